@@ -1,0 +1,1 @@
+"""Does speculation pay? Interleaved measurements and their reports."""

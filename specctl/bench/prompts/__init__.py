@@ -1,0 +1,1 @@
+"""Workload prompts as data, one JSONL file a family."""

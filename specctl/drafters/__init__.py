@@ -1,0 +1,1 @@
+"""Methods that propose tokens; start reading at base.py."""

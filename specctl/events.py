@@ -1,0 +1,179 @@
+"""The records of one generation, and their JSON form. The engine yields them, all others read.
+
+Order: one `Started`, one `PromptDone`, then `Cycle`s (or, from engines that show no cycles,
+`Interval`s), then one `Finished`. Times are seconds, sizes are tokens. Rates and means are never
+in here: `metrics.py` folds them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from specctl.errors import SpecctlError
+
+SCHEMA = 1
+
+FinishReason = Literal["stop", "eog", "length", "context", "cancelled", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Why this cycle drafted as it did, decided before any of its tokens were drawn.
+
+    `expected` and `needed` are accepted tokens per cycle, where whoever decided knew them.
+    """
+
+    action: Literal["draft", "plain"]
+    reason: str
+    expected: float | None = None
+    needed: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What is about to run, and how."""
+
+    model: str
+    draft_model: str | None
+    spec_types: tuple[str, ...]
+    k_max: int
+    prompt_tokens: int
+    n_ctx: int
+    threads: int
+    temperature: float
+    seed: int
+    unix_time: float
+    notes: tuple[str, ...] = ()
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
+class PromptDone:
+    """The prompt is in the KV cache but for its last token: that one is the first cycle's."""
+
+    prompt_tokens: int
+    reused_tokens: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """One pass of the target: K drafted tokens checked, `accepted` of them kept, one token added.
+
+    `drafted` is empty for plain decoding. `emitted` is what reached the answer: the accepted
+    tokens and the target's own, fewer where the generation stops inside the cycle. `text` is what
+    can be shown now (UTF-8 and stop strings may hold some back). Times: `t_d` everything the
+    drafter did, `t_v` the target's pass, `t_o` the rest, `t_native` the share of them spent inside
+    llama.cpp; `t_1` is the plain-step estimate in force (None until measured). `n_past` is the
+    context length before the cycle; `clock` is seconds since `Started`, at the cycle's end.
+    """
+
+    index: int
+    asked: tuple[str, ...]
+    source: str | None
+    limit: int
+    drafted: tuple[int, ...]
+    accepted: int
+    emitted: tuple[int, ...]
+    text: str
+    t_d: float
+    t_v: float
+    t_o: float
+    t_native: float
+    t_1: float | None
+    n_past: int
+    clock: float
+    decision: Decision
+    pieces: tuple[
+        str, ...
+    ] = ()  # `text`, cut at token borders: pieces[i] became showable at token i
+
+    @property
+    def t_c(self) -> float:
+        """The whole cycle, seconds."""
+        return self.t_d + self.t_v + self.t_o
+
+    @property
+    def t_p(self) -> float:
+        """Our own cost: the cycle without the time inside llama.cpp, seconds."""
+        return self.t_c - self.t_native
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Sums over a stretch of time, from sources that show no single cycles.
+
+    `passes` counts target passes, `drafted_passes` those with a draft; None where the source does
+    not say. `accepted_at[i]` counts passes that accepted at least i + 1 tokens. `exact` is False
+    where the sums were sampled or mixed with other requests.
+    """
+
+    seconds: float
+    passes: int | None
+    drafted_passes: int | None
+    drafted: int
+    accepted: int
+    emitted: int
+    accepted_at: tuple[int, ...]
+    drafted_at: tuple[int, ...] | None
+    exact: bool
+    source: str
+    clock: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The end of one generation; `seconds` counts from `Started`, prompt included."""
+
+    reason: FinishReason
+    prompt_tokens: int
+    emitted_tokens: int
+    seconds: float
+    text: str = ""  # held back until now: an incomplete character or stop-string prefix
+    detail: str = ""
+
+
+Record = Started | PromptDone | Cycle | Interval | Finished
+_TYPES: dict[str, type[Any]] = {
+    "started": Started,
+    "prompt": PromptDone,
+    "cycle": Cycle,
+    "interval": Interval,
+    "finished": Finished,
+}
+_NAMES = {cls: name for name, cls in _TYPES.items()}
+
+
+def to_dict(record: Record) -> dict[str, Any]:
+    """The record as JSON-ready values, with a `type` tag."""
+    return {"type": _NAMES[type(record)], **dataclasses.asdict(record)}
+
+
+def from_dict(data: dict[str, Any]) -> Record:
+    """A record from `to_dict`'s form; unknown keys are ignored, so newer files can be read.
+
+    Raises:
+        SpecctlError: no such record type, a missing field, or a newer schema.
+    """
+    cls = _TYPES.get(str(data.get("type")))
+    if cls is None:
+        raise SpecctlError(f"{data.get('type')!r} is not a record type of this version")
+    if data.get("schema", SCHEMA) > SCHEMA:
+        raise SpecctlError(
+            f"record schema {data['schema']} is newer than {SCHEMA}", "update specctl"
+        )
+    known = {field.name for field in dataclasses.fields(cls)}
+    values: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value
+        for key, value in data.items()
+        if key in known
+    }
+    try:
+        if isinstance(values.get("decision"), dict):
+            values["decision"] = Decision(**values["decision"])
+        record: Record = cls(**values)
+    except TypeError as error:
+        raise SpecctlError(f"damaged {data['type']} record: {error}") from error
+    return record

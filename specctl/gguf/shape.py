@@ -1,0 +1,47 @@
+"""What memory and speed formulas need to know of a model, whether read from a header or a profile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A model's dimensions. Counts are of the trunk; the MTP layers (`n_nextn`) come on top.
+
+    `n_attention` full-attention layers, `n_swa` sliding-window ones (`window` tokens), and
+    `n_recurrent` recurrent ones add up to `n_layer`. `kv_width_k`/`kv_width_v` are elements per
+    token and full-attention layer (n_head_kv x head_dim; the latent width for MLA, whose value
+    width is 0 where llama.cpp keeps no V cache); `swa_width_*` the same for sliding-window layers.
+    `recurrent_bytes` is the f32 state of all recurrent layers for one sequence, bytes.
+    """
+
+    arch: str
+    n_layer: int
+    n_embd: int
+    n_head: int
+    n_vocab: int
+    context_length: int
+    kv_width_k: int
+    kv_width_v: int
+    n_attention: int
+    n_swa: int = 0
+    window: int = 0
+    swa_width_k: int = 0
+    swa_width_v: int = 0
+    n_recurrent: int = 0
+    recurrent_bytes: int = 0
+    n_ff: int = 0
+    n_expert: int = 0
+    n_expert_used: int = 0
+    n_nextn: int = 0  # MTP layers present in the file (their tensors, not only the key)
+
+    @property
+    def is_moe(self) -> bool:
+        """Has routed experts."""
+        return self.n_expert > 0
+
+    @property
+    def is_hybrid(self) -> bool:
+        """Keeps a recurrent state, which cannot be cut like a KV cache."""
+        return self.n_recurrent > 0

@@ -1,0 +1,1 @@
+"""What this machine is: one snapshot, each probe fallible on its own."""

@@ -1,0 +1,1 @@
+"""Getting model files, and what is on disk."""

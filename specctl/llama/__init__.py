@@ -1,0 +1,1 @@
+"""The only rooms that talk to llama.cpp (ctypes)."""

@@ -1,0 +1,223 @@
+"""The one definition of each number, as folds over cycle records and interval sums.
+
+    K_i  drafted      tokens proposed in cycle i           A_i  accepted   kept of them
+    E_i  emitted      tokens that reached the answer       D    cycles with K_i > 0
+    α    acceptance rate          ΣA / ΣK
+    K̄    mean draft length        ΣK / D
+    α×K̄  accepted per cycle       ΣA / D
+    τ    tokens per pass          ΣE / all target passes; 1.0 is no gain
+    L    mean acceptance length   1 + ΣA / D, drafted cycles only (what vLLM and llama.cpp print)
+    p_i  acceptance at position i cycles that accepted ≥ i / cycles that drafted ≥ i
+    coverage                      D / all cycles
+    t_c = t_d + t_v + t_o         a whole cycle, seconds;  t_1 a plain one-token step
+    a*   break-even               Σ t_c / Σ t_1 - 1 over drafted cycles: accepted per cycle needed
+    net gain                      Σ (E_i · t_1 - t_c), seconds
+    ≈ speed-up                    τ · t_1 / mean t_c over all cycles, from one arm (an estimate)
+
+A number that cannot be known yet is None, never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from specctl.events import Cycle, Interval, Record
+
+RULE_OF_THUMB = 1.0  # the guides' rule: α×K below 1.0 is slower; exact only where t_c = 2 · t_1
+AT_BAND = 0.05  # within 5 % of the cycle's cost counts as "at" break-even
+
+Standing = Literal["above", "at", "below"]
+
+
+def _ratio(top: float, bottom: float) -> float | None:
+    return top / bottom if bottom else None
+
+
+def _add(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
+    if len(left) < len(right):
+        left, right = right, left
+    return tuple(a + b for a, b in zip(left, right, strict=False)) + left[len(right) :]
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums of a stretch of generation; the numbers are its properties. Immutable: `add` folds."""
+
+    cycles: int = 0
+    drafted_cycles: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    emitted: int = 0
+    drafted_at: tuple[int, ...] = ()  # [i]: cycles that drafted at least i + 1 tokens
+    accepted_at: tuple[int, ...] = ()  # [i]: cycles that accepted at least i + 1 tokens
+    t_d: float = 0.0
+    t_v: float = 0.0
+    t_o: float = 0.0
+    t_native: float = 0.0
+    judged_t_c: float = 0.0  # Σ t_c of drafted cycles whose t_1 was known
+    judged_t_1: float = 0.0  # Σ t_1 of the same
+    judged_accepted: int = 0
+    judged_drafted_cycles: int = 0
+    known_cycles: int = 0  # cycles (drafted or not) whose t_1 was known
+    known_t_c: float = 0.0
+    known_t_1: float = 0.0
+    known_emitted: int = 0
+    net_gain: float = 0.0
+    interval_seconds: float = 0.0
+    passes_known: bool = True
+    exact: bool = True
+
+    @property
+    def t_c(self) -> float:
+        """All cycles, seconds."""
+        return self.t_d + self.t_v + self.t_o
+
+    @property
+    def seconds(self) -> float:
+        """Time of generation: cycles, or intervals where no cycles are seen."""
+        return self.t_c + self.interval_seconds
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """α: share of drafted tokens that stood."""
+        return _ratio(self.accepted, self.drafted)
+
+    @property
+    def mean_draft_length(self) -> float | None:
+        """K̄, tokens."""
+        return _ratio(self.drafted, self.drafted_cycles)
+
+    @property
+    def accepted_per_cycle(self) -> float | None:
+        """α×K̄, tokens per drafted cycle."""
+        return _ratio(self.accepted, self.drafted_cycles)
+
+    @property
+    def tokens_per_pass(self) -> float | None:
+        """τ."""
+        return _ratio(self.emitted, self.cycles) if self.passes_known else None
+
+    @property
+    def mean_acceptance_length(self) -> float | None:
+        """L, bonus token included, drafted cycles only."""
+        per_cycle = self.accepted_per_cycle
+        return None if per_cycle is None else 1 + per_cycle
+
+    @property
+    def coverage(self) -> float | None:
+        """Share of cycles that had a draft."""
+        return _ratio(self.drafted_cycles, self.cycles) if self.passes_known else None
+
+    @property
+    def acceptance_by_position(self) -> tuple[float, ...]:
+        """p_1, p_2, …"""
+        accepted = self.accepted_at + (0,) * (len(self.drafted_at) - len(self.accepted_at))
+        return tuple(a / d for a, d in zip(accepted, self.drafted_at, strict=False) if d)
+
+    @property
+    def break_even(self) -> float | None:
+        """a*: accepted per drafted cycle needed to be level with plain decoding."""
+        cost = _ratio(self.judged_t_c, self.judged_t_1)
+        return None if cost is None else cost - 1
+
+    @property
+    def estimated_speedup(self) -> float | None:
+        """τ · t_1 / mean t_c over all cycles: an estimate, print it with ≈."""
+        if not self.known_cycles or not self.known_t_c:
+            return None
+        mean_t_1 = self.known_t_1 / self.known_cycles
+        return self.known_emitted * mean_t_1 / self.known_t_c
+
+    @property
+    def draft_share(self) -> float | None:
+        """t_d of the cycle time."""
+        return _ratio(self.t_d, self.t_c)
+
+    @property
+    def verify_share(self) -> float | None:
+        """t_v of the cycle time."""
+        return _ratio(self.t_v, self.t_c)
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Emitted tokens over generation time, prompt not included."""
+        return _ratio(self.emitted, self.seconds)
+
+    @property
+    def standing(self) -> Standing | None:
+        """Accepted per cycle against the measured break-even; None while either is unknown."""
+        needed = self.break_even
+        if needed is None or not self.judged_drafted_cycles:
+            return None
+        got = self.judged_accepted / self.judged_drafted_cycles
+        if abs(got - needed) <= AT_BAND * (1 + needed):
+            return "at"
+        return "above" if got > needed else "below"
+
+
+def add(totals: Totals, record: Record) -> Totals:
+    """`totals` with one more record; records without sums change nothing."""
+    if isinstance(record, Cycle):
+        return _add_cycle(totals, record)
+    if isinstance(record, Interval):
+        return _add_interval(totals, record)
+    return totals
+
+
+def fold(records: Iterable[Record]) -> Totals:
+    """All records into one `Totals`."""
+    totals = Totals()
+    for record in records:
+        totals = add(totals, record)
+    return totals
+
+
+def _add_cycle(totals: Totals, cycle: Cycle) -> Totals:
+    k, accepted, t_c = len(cycle.drafted), cycle.accepted, cycle.t_c
+    out = replace(
+        totals,
+        cycles=totals.cycles + 1,
+        drafted_cycles=totals.drafted_cycles + bool(k),
+        drafted=totals.drafted + k,
+        accepted=totals.accepted + accepted,
+        emitted=totals.emitted + len(cycle.emitted),
+        drafted_at=_add(totals.drafted_at, (1,) * k),
+        accepted_at=_add(totals.accepted_at, (1,) * accepted),
+        t_d=totals.t_d + cycle.t_d,
+        t_v=totals.t_v + cycle.t_v,
+        t_o=totals.t_o + cycle.t_o,
+        t_native=totals.t_native + cycle.t_native,
+    )
+    if cycle.t_1 is None:
+        return out
+    return replace(
+        out,
+        judged_t_c=out.judged_t_c + (t_c if k else 0.0),
+        judged_t_1=out.judged_t_1 + (cycle.t_1 if k else 0.0),
+        judged_accepted=out.judged_accepted + accepted,
+        judged_drafted_cycles=out.judged_drafted_cycles + bool(k),
+        known_cycles=out.known_cycles + 1,
+        known_t_c=out.known_t_c + t_c,
+        known_t_1=out.known_t_1 + cycle.t_1,
+        known_emitted=out.known_emitted + len(cycle.emitted),
+        net_gain=out.net_gain + len(cycle.emitted) * cycle.t_1 - t_c,
+    )
+
+
+def _add_interval(totals: Totals, interval: Interval) -> Totals:
+    passes, drafted_passes = interval.passes, interval.drafted_passes
+    return replace(
+        totals,
+        cycles=totals.cycles + (passes or 0),
+        drafted_cycles=totals.drafted_cycles + (drafted_passes or 0),
+        drafted=totals.drafted + interval.drafted,
+        accepted=totals.accepted + interval.accepted,
+        emitted=totals.emitted + interval.emitted,
+        drafted_at=_add(totals.drafted_at, interval.drafted_at or ()),
+        accepted_at=_add(totals.accepted_at, interval.accepted_at),
+        interval_seconds=totals.interval_seconds + interval.seconds,
+        passes_known=totals.passes_known and passes is not None,
+        exact=totals.exact and interval.exact,
+    )

@@ -1,0 +1,37 @@
+"""Where specctl keeps things. Nothing is created on import; `SPECCTL_HOME` moves all of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+
+def _home() -> Path | None:
+    home = os.environ.get("SPECCTL_HOME")
+    return Path(home).expanduser() if home else None
+
+
+def cache_dir() -> Path:
+    """Things that can be made again: the F16 copy of the demo model, fetched headers."""
+    home = _home()
+    return home / "cache" if home else Path(platformdirs.user_cache_dir("specctl"))
+
+
+def data_dir() -> Path:
+    """Things that were measured: bench results, remembered bandwidth."""
+    home = _home()
+    return home / "data" if home else Path(platformdirs.user_data_dir("specctl"))
+
+
+def config_dir() -> Path:
+    """Things the user wrote: profiles."""
+    home = _home()
+    return home / "config" if home else Path(platformdirs.user_config_dir("specctl"))
+
+
+def models_dir() -> Path:
+    """Downloaded models; `SPECCTL_MODELS` puts them on another disk."""
+    models = os.environ.get("SPECCTL_MODELS")
+    return Path(models).expanduser() if models else data_dir() / "models"

@@ -1,0 +1,1 @@
+"""Memory, speed and rank of configurations: arithmetic on plain values."""

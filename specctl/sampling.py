@@ -1,0 +1,146 @@
+"""Logits to laws, and the random numbers that draw from them.
+
+The judge uses it for the target, drafters that sample use it for their drafts. Random numbers are
+counter-based: a draw depends on (seed, position, stream) alone, so a point-mass draft is checked
+with the very number plain decoding would have used there, and for one seed the text is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from specctl.settings import Sampling
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Logits = NDArray[np.float32]
+
+
+class Stream(IntEnum):
+    """Independent random numbers at one position."""
+
+    TARGET = 0  # plain decoding, the bonus token, checks of point-mass drafts
+    DRAFT = 1  # the draft's own draw
+    ACCEPT = 2  # min(1, p/q)
+    RESIDUAL = 3  # max(0, p - q), normalised
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """A distribution over tokens: `probs[i]` (float64, sums to 1) for `ids[i]`, others have 0.
+
+    `ids` are ascending.
+    """
+
+    ids: NDArray[np.int64]
+    probs: NDArray[np.float64]
+
+    def prob(self, token: int) -> float:
+        """The probability of one token."""
+        index = int(self.ids.searchsorted(token))
+        if index < len(self.ids) and self.ids[index] == token:
+            return float(self.probs[index])
+        return 0.0
+
+    def draw(self, number: float) -> int:
+        """The token at `number` in [0, 1) of the cumulated probabilities."""
+        cumulated = self.probs.cumsum()
+        index = int(cumulated.searchsorted(number * cumulated[-1], side="right"))
+        return int(self.ids[min(index, len(self.ids) - 1)])
+
+
+def uniform(seed: int, position: int, stream: Stream) -> float:
+    """The number in [0, 1) that belongs to this seed, position and stream (Philox 4×64)."""
+    import numpy as np
+
+    bits = np.random.Philox(key=seed, counter=[position, int(stream), 0, 0])
+    return float(np.random.Generator(bits).random())
+
+
+def penalise(logits: Logits, history: Sequence[int], sampling: Sampling) -> Logits:
+    """A copy of `logits` with repeat, frequency and presence penalties of the last tokens.
+
+    As llama.cpp's penalties sampler: repeat divides positive logits and multiplies negative ones;
+    frequency is taken off per occurrence, presence once.
+    """
+    import numpy as np
+
+    recent = history[-sampling.penalty_last_n :] if sampling.penalty_last_n else ()
+    if not len(recent):
+        return logits
+    ids, counts = np.unique(np.asarray(recent, dtype=np.int64), return_counts=True)
+    out = logits.copy()
+    seen = out[ids]
+    seen = np.where(seen > 0, seen / sampling.repeat_penalty, seen * sampling.repeat_penalty)
+    out[ids] = seen - counts * sampling.frequency_penalty - sampling.presence_penalty
+    return out
+
+
+def best(logits: Logits, history: Sequence[int], sampling: Sampling) -> int:
+    """The greedy token: the largest logit after penalties; the lowest id on an exact tie."""
+    if sampling.penalised:
+        logits = penalise(logits, history, sampling)
+    return int(logits.argmax())
+
+
+def law(logits: Logits, history: Sequence[int], sampling: Sampling) -> Law:
+    """The target's law at one position after the whole chain, for temperature > 0.
+
+    Chain: penalties, top-k, top-p, min-p, temperature; top-p and min-p look at the probabilities
+    before the temperature, as in llama.cpp. Among equal logits the lower id is kept.
+    """
+    import numpy as np
+
+    if sampling.penalised:
+        logits = penalise(logits, history, sampling)
+    ids = _largest(logits, sampling.top_k)
+    values = logits[ids].astype(np.float64)
+    order = np.lexsort((ids, -values))
+    ids, values = ids[order], values[order]
+    probs = np.exp(values - values[0])
+    probs /= probs.sum()
+    keep = len(ids)
+    if sampling.top_p < 1:
+        keep = int(probs.cumsum().searchsorted(sampling.top_p, side="left")) + 1
+    if sampling.min_p > 0:
+        keep = min(keep, int(np.count_nonzero(probs >= sampling.min_p * probs[0])))
+    ids, values = ids[: max(keep, 1)], values[: max(keep, 1)]
+    probs = np.exp((values - values[0]) / sampling.temperature)
+    ascending = np.argsort(ids)
+    return Law(ids[ascending], (probs / probs.sum())[ascending])
+
+
+def _largest(logits: Logits, top_k: int) -> NDArray[np.int64]:
+    """Ids of the `top_k` largest logits (all when 0), unordered; never a -inf."""
+    import numpy as np
+
+    if not 0 < top_k < len(logits):
+        return np.flatnonzero(logits > -np.inf)
+    edge = np.partition(logits, len(logits) - top_k)[len(logits) - top_k]
+    ids = np.flatnonzero(logits >= max(edge, np.finfo(np.float32).min))
+    if len(ids) > top_k:  # ties at the edge: the lower ids stay
+        above = np.flatnonzero(logits > edge)
+        ids = np.concatenate([above, ids[logits[ids] == edge][: top_k - len(above)]])
+    return ids
+
+
+def residual(target: Law, draft: Law) -> Law:
+    """max(0, p - q), normalised: where a rejected sampled draft is drawn again.
+
+    Leviathan et al. 2023 (arXiv 2211.17192). Where p and q agree everywhere nothing can be
+    rejected, but for rounding: then p itself.
+    """
+    import numpy as np
+
+    q = np.zeros(len(target.ids))
+    index = np.minimum(draft.ids.searchsorted(target.ids), len(draft.ids) - 1)
+    found = draft.ids[index] == target.ids
+    q[found] = draft.probs[index[found]]
+    rest = np.maximum(target.probs - q, 0.0)
+    total = rest.sum()
+    return Law(target.ids, rest / total) if total > 0 else target
