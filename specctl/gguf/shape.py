@@ -1,4 +1,4 @@
-"""What memory and speed formulas need to know of a model, whether read from a header or a profile."""
+"""What memory and speed formulas need to know of a model, from a header or from a profile."""
 
 from __future__ import annotations
 

@@ -1,0 +1,120 @@
+"""The `specctl` command: looks up one command, runs it, turns errors into a message and exit code.
+
+Each command is one function in a module of its own, imported only when it is asked for, so that
+`specctl --help` loads no engine. stdout is data; everything else goes to stderr.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from specctl import __version__
+from specctl.errors import SpecctlError
+
+# name → (module:function, one line for `specctl --help`)
+COMMANDS = {
+    "chat": ("specctl.cli.chat:chat", "Chat with a model; see which tokens were drafted."),
+    "bench": ("specctl.cli.bench:bench", "Measure whether speculation pays, against plain."),
+}
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    _make_output_safe()
+    argv = sys.argv[1:]
+    debug = "--debug" in argv or bool(os.environ.get("SPECCTL_DEBUG"))
+    argv = [arg for arg in argv if arg != "--debug"]
+    asked = next((arg for arg in argv if not arg.startswith("-")), None)
+    app = _build(asked, debug)
+    app(args=argv, prog_name="specctl")
+
+
+def _make_output_safe() -> None:
+    """A console that cannot show a character gets a `?`, never a crash (cp1252, ASCII)."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+
+
+def _build(asked: str | None, debug: bool) -> typer.Typer:
+    app = typer.Typer(
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        add_completion=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        epilog="Every command explains itself: specctl COMMAND --help. --debug shows tracebacks.",
+    )
+    app.callback()(_root)
+    for name, (target, summary) in COMMANDS.items():
+        function = _load(target, debug) if name == asked else _placeholder
+        app.command(name, help=None if name == asked else summary, short_help=summary)(function)
+    return app
+
+
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)
+    ] = False,
+) -> None:
+    """Speculative decoding on your own machine: what fits, get it, use it, does it pay."""
+    if version:
+        print(f"specctl {__version__}")
+        raise typer.Exit
+
+
+def _placeholder() -> None:
+    """Stands for a command in the list of `specctl --help`; it is never the one that runs."""
+
+
+def _load(target: str, debug: bool) -> Callable[..., Any]:
+    module, _, attribute = target.partition(":")
+    try:
+        function = getattr(importlib.import_module(module), attribute)
+    except SpecctlError as error:
+        sys.exit(_report(error, debug))
+    return _guarded(function, debug)
+
+
+def _guarded(function: Callable[..., Any], debug: bool) -> Callable[..., Any]:
+    """Errors that a user can act on become a message and an exit code."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except SpecctlError as error:
+            raise typer.Exit(_report(error, debug)) from error
+        except KeyboardInterrupt:
+            print(file=sys.stderr)
+            raise typer.Exit(130) from None
+        except BrokenPipeError:  # `specctl … | head`: the reader has seen enough
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - the interpreter flushes it at exit
+            raise typer.Exit(0) from None
+        except (typer.Exit, typer.Abort):
+            raise
+        except Exception as error:
+            # typer's own usage errors (bad parameters) know how to show themselves
+            if debug or hasattr(error, "exit_code"):
+                raise
+            print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
+            print("  this is a bug in specctl; --debug shows where", file=sys.stderr)
+            raise typer.Exit(1) from error
+
+    return run
+
+
+def _report(error: SpecctlError, debug: bool) -> int:
+    if debug:
+        traceback.print_exception(error)
+    print(f"error: {error.message}", file=sys.stderr)
+    if error.hint:
+        print(f"  {error.hint}", file=sys.stderr)
+    return error.exit_code
