@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from specctl.drafters.base import Draft, nothing
 from specctl.drafters.lookup import Lookup, continuation
 from specctl.drafters.ngram_index import NgramIndex
-
 from specctl.settings import NgramSettings, Sampling
 
 
