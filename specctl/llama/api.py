@@ -1,0 +1,65 @@
+"""The only import of llama_cpp. `library()` loads it once, quietly, and says what is missing."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from typing import Any
+
+from specctl.errors import EngineMissingError
+from specctl.llama import log
+
+INSTALL_HINT = "install the engine: pip install 'specctl-llm[engine]' (README: the build for a GPU)"
+
+
+@functools.cache
+def library() -> Any:
+    """The low-level bindings (`llama_cpp.llama_cpp`), with logging routed and backends started.
+
+    Raises:
+        EngineMissingError: not installed, or its shared library cannot be loaded.
+    """
+    _calm_threads()
+    try:
+        import llama_cpp.llama_cpp as lib
+    except ModuleNotFoundError as error:
+        raise EngineMissingError(
+            f"this needs the engine, and {error.name} is not installed", INSTALL_HINT
+        ) from error
+    except (ImportError, OSError, RuntimeError, AttributeError) as error:
+        raise EngineMissingError(
+            f"llama-cpp-python is installed but does not load: {error}", INSTALL_HINT
+        ) from error
+    log.route(lib)
+    lib.llama_backend_init()
+    return lib
+
+
+def _calm_threads() -> None:
+    """Set what must be set before the library loads; the user's own settings win.
+
+    OpenMP threads that spin while waiting make decoding 4 to 30 times slower on a busy machine. On
+    an abort ggml would start a debugger for a backtrace: seconds of delay and pages of output.
+    """
+    if not any(name.startswith(("OMP_", "GOMP_")) for name in os.environ):
+        os.environ["GOMP_SPINCOUNT"] = "0"
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")
+
+
+def symbol(name: str, result: Any, *arguments: Any) -> Any | None:
+    """A C function of the loaded library or its dependencies by name, or None where it is absent.
+
+    Looked up through the handle that is already open: opening the ggml libraries by path would load
+    a second copy with globals of its own.
+    """
+    lib = library()
+    try:
+        return ctypes.CFUNCTYPE(result, *arguments)((name, lib._lib))
+    except AttributeError:
+        return None
+
+
+def has_gpu_backend() -> bool:
+    """Can this build put layers on a GPU that is here now?"""
+    return bool(library().llama_supports_gpu_offload())

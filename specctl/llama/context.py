@@ -1,0 +1,288 @@
+"""A model's working memory, with a mirror of the tokens in it.
+
+Whoever uses it speaks of tokens, never of positions: `follow` makes the memory hold a given list,
+`verify` decodes a few more and returns their logits, `cut` takes tokens off the end. Calls on which
+llama.cpp would abort the process are refused here first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from specctl.errors import ContextFullError, EngineError, ModelError, SettingsError
+from specctl.llama import log
+from specctl.llama.api import library
+from specctl.llama.cancel import Cancel
+from specctl.llama.model import Model
+from specctl.settings import EngineSettings, ModelSettings
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Logits = NDArray[np.float32]
+
+_SEQUENCE = 0
+_KV_TYPES = {
+    "f32": "GGML_TYPE_F32",
+    "f16": "GGML_TYPE_F16",
+    "bf16": "GGML_TYPE_BF16",
+    "q8_0": "GGML_TYPE_Q8_0",
+    "q5_1": "GGML_TYPE_Q5_1",
+    "q5_0": "GGML_TYPE_Q5_0",
+    "q4_1": "GGML_TYPE_Q4_1",
+    "q4_0": "GGML_TYPE_Q4_0",
+    "iq4_nl": "GGML_TYPE_IQ4_NL",
+}
+_FLASH = {"auto": -1, "off": 0, "on": 1}
+_OK, _NO_SLOT, _ABORTED = 0, 1, 2
+
+
+class CancelledError(Exception):
+    """The user asked to stop; the memory holds what was finished, and the mirror knows."""
+
+
+class NativeClock:
+    """Seconds spent inside llama.cpp's decode calls, summed over the contexts that share it."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+
+class Context:
+    """KV cache and compute buffers of one sequence.
+
+    `rows` is the most logit rows one `verify` may ask for (K + 1): llama.cpp reserves its output
+    buffers for it. `tokens` mirrors the memory; read it, never change it.
+
+    Raises:
+        ModelError: llama.cpp could not create the context (memory, KV type); gives its reason.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        settings: EngineSettings,
+        placement: ModelSettings,
+        *,
+        threads: int,
+        rows: int,
+        cancel: Cancel | None = None,
+        clock: NativeClock | None = None,
+    ) -> None:
+        import numpy as np
+
+        if not model.has_decoder:
+            raise ModelError(f"{model.path.name} is an encoder and cannot generate text")
+        self._lib = lib = library()
+        self._numpy = np
+        self.model = model
+        self.rows = rows
+        self.tokens: list[int] = []
+        self.clock = clock or NativeClock()
+        self._cancel = cancel  # its buffer must outlive the native context
+        self._n_batch = max(settings.n_batch, rows)
+        params = self._params(settings, placement, threads)
+        log.forget()
+        self.handle = lib.llama_init_from_model(model.handle, params)
+        if not self.handle:
+            raise ModelError(
+                f"no context of {settings.n_ctx} tokens for {model.path.name}: "
+                f"{log.reason() or 'probably not enough memory'}",
+                "try a smaller --ctx, or --kv-type f16",
+            )
+        if cancel is not None:
+            cancel.attach(lib, self.handle)
+        self._memory = lib.llama_get_memory(self.handle)
+        self.n_ctx: int = lib.llama_n_ctx_seq(self.handle)
+        self._prepare_batches()
+        self._view: tuple[int, int, Any] = (0, 0, None)
+
+    def _params(self, settings: EngineSettings, placement: ModelSettings, threads: int) -> Any:
+        lib = self._lib
+        params = lib.llama_context_default_params()
+        params.n_ctx = settings.n_ctx
+        params.n_batch = self._n_batch
+        params.n_ubatch = min(max(settings.n_ubatch, min(self.rows, 64)), self._n_batch)
+        params.n_seq_max = 1
+        params.n_outputs_max = self.rows
+        params.n_threads = params.n_threads_batch = threads
+        params.flash_attn_type = _FLASH[settings.flash_attn]
+        params.type_k = self._kv_type(placement.kv_type_k)
+        params.type_v = self._kv_type(placement.kv_type_v)
+        params.no_perf = True
+        # A full-size cache for sliding-window layers: a window-sized one would accept a cut past
+        # what it still holds, and silently compute nonsense.
+        params.swa_full = True
+        return params
+
+    def _kv_type(self, name: str) -> int:
+        value = getattr(self._lib, _KV_TYPES[name], None)
+        if value is None:
+            raise SettingsError(f"this llama-cpp-python has no KV type {name}")
+        return int(value)
+
+    def _prepare_batches(self) -> None:
+        """One token buffer, three batch headers. Positions are left to llama.cpp: they continue
+        from the memory, which the mirror equals.
+        """
+        np, lib = self._numpy, self._lib
+        self._buffer = np.zeros(self._n_batch, np.int32)
+        self._flags = (np.zeros(self._n_batch, np.int8), np.ones(self._n_batch, np.int8))
+        self._batches = []
+        for flags in (*self._flags, None):  # none, all, last (NULL: only the last row is wanted)
+            batch = lib.llama_batch()
+            batch.token = ctypes.cast(self._buffer.ctypes.data, ctypes.POINTER(ctypes.c_int32))
+            if flags is not None:
+                batch.logits = ctypes.cast(flags.ctypes.data, ctypes.POINTER(ctypes.c_int8))
+            self._batches.append(batch)
+        self._silent, self._all, self._last = self._batches
+        self._get_logits = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(
+            ("llama_get_logits", lib._lib)
+        )
+
+    @property
+    def can_cut(self) -> bool:
+        """Can tokens be taken off the end?"""
+        return self.model.can_cut
+
+    @property
+    def native_seconds(self) -> float:
+        """Seconds inside llama.cpp so far, of every context on this clock."""
+        return self.clock.seconds
+
+    def follow(self, tokens: Sequence[int]) -> int:
+        """Make the memory hold exactly `tokens`; returns how many of them it held already.
+
+        The common prefix stays, the rest is cut, what is missing is decoded without logits.
+
+        Raises:
+            ContextFullError: more tokens than the context holds; nothing was changed.
+            CancelledError: asked to stop on the way.
+        """
+        if len(tokens) > self.n_ctx:
+            raise ContextFullError(
+                f"{len(tokens)} tokens do not fit the context of {self.n_ctx}",
+                "a larger --ctx, or a shorter text",
+            )
+        kept = _common_prefix(self.tokens, tokens)
+        if kept < len(self.tokens):
+            if self.can_cut and kept:
+                self.cut(kept)
+            else:
+                self.clear()
+                kept = 0
+        for start in range(kept, len(tokens), self._n_batch):
+            self._decode(tokens[start : start + self._n_batch], self._silent)
+        return kept
+
+    def verify(self, tokens: Sequence[int]) -> Logits:
+        """Decode `tokens` after what is held; float32 logits [len(tokens), n_vocab].
+
+        The rows are a view, valid until the next decode.
+
+        Raises:
+            ContextFullError, EngineError: refused before the call; nothing was changed.
+            CancelledError: asked to stop on the way.
+        """
+        if not 1 <= len(tokens) <= self.rows:
+            raise EngineError(f"{len(tokens)} rows asked of a context opened for {self.rows}")
+        self._decode(tokens, self._all)
+        return self._rows(len(tokens))
+
+    def extend(self, tokens: Sequence[int]) -> Logits:
+        """Decode any number of `tokens`, with the logits of the last one only: float32 [n_vocab].
+
+        Raises:
+            ContextFullError, CancelledError: as `verify`.
+        """
+        first = len(tokens) - 1 - (len(tokens) - 1) % self._n_batch
+        for start in range(0, first, self._n_batch):
+            self._decode(tokens[start : start + self._n_batch], self._silent)
+        self._decode(tokens[first:], self._last)
+        row: Logits = self._rows(1)[0]
+        return row
+
+    def cut(self, length: int) -> None:
+        """Keep the first `length` tokens.
+
+        Raises:
+            EngineError: a memory that cannot be cut (recurrent state).
+        """
+        if length >= len(self.tokens):
+            return
+        if not self.can_cut:
+            raise EngineError(f"the memory of {self.model.arch} cannot be cut")
+        if not self._lib.llama_memory_seq_rm(self._memory, _SEQUENCE, length, -1):
+            self.clear()
+            raise EngineError(f"llama.cpp would not cut the memory to {length} tokens")
+        del self.tokens[length:]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._lib.llama_memory_clear(self._memory, False)
+        self.tokens.clear()
+
+    def close(self) -> None:
+        """Free the buffers; before the model's `close`."""
+        if self.handle:
+            self._lib.llama_free(self.handle)
+            self.handle: Any = None
+
+    def _decode(self, tokens: Sequence[int], batch: Any) -> None:
+        count = len(tokens)
+        if not self.handle:
+            raise EngineError("this context is closed")
+        if len(self.tokens) + count > self.n_ctx:
+            raise ContextFullError(
+                f"{len(self.tokens)} + {count} tokens do not fit the context of {self.n_ctx}"
+            )
+        if min(tokens) < 0 or max(tokens) >= self.model.n_vocab:
+            raise EngineError(f"a token outside the vocabulary of {self.model.n_vocab}")
+        self._buffer[:count] = tokens
+        batch.n_tokens = count
+        start = time.perf_counter()
+        status = self._lib.llama_decode(self.handle, batch)
+        self.clock.seconds += time.perf_counter() - start
+        if status == _OK:
+            self.tokens.extend(tokens)
+            return
+        self._resynchronise(tokens)
+        if status == _ABORTED and self._cancel is not None and self._cancel.is_set:
+            raise CancelledError
+        if status == _NO_SLOT:
+            raise ContextFullError(f"llama.cpp found no room for {count} more tokens")
+        raise EngineError(f"llama_decode failed with {status}: {log.reason() or 'no reason given'}")
+
+    def _resynchronise(self, tokens: Sequence[int]) -> None:
+        """After a decode that did not finish: whole micro-batches may have stayed in the memory. A
+        recurrent state is damaged by it; that memory starts over.
+        """
+        held = int(self._lib.llama_memory_seq_pos_max(self._memory, _SEQUENCE)) + 1
+        if not self.can_cut or held < len(self.tokens):
+            self.clear()
+            return
+        self.tokens.extend(tokens[: held - len(self.tokens)])
+
+    def _rows(self, count: int) -> Logits:
+        address = self._get_logits(self.handle)
+        if not address:
+            raise EngineError("llama.cpp has no logits for this pass")
+        if self._view[:2] != (address, count):
+            size = count * self.model.n_vocab
+            data = (ctypes.c_float * size).from_address(address)
+            rows = self._numpy.frombuffer(data, self._numpy.float32)
+            self._view = (address, count, rows.reshape(count, self.model.n_vocab))
+        view: Logits = self._view[2]
+        return view
+
+
+def _common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
+    """Length of the common prefix; whole slices first, so that long equal ones cost little."""
+    length = min(len(left), len(right))
+    if list(left[:length]) == list(right[:length]):
+        return length
+    return next(index for index in range(length) if left[index] != right[index])
