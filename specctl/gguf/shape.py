@@ -6,14 +6,29 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class LayerMemory:
+    """What one layer keeps per sequence: KV elements per token, and bytes of recurrent state.
+
+    `sliding` layers keep only the window. A layer can keep KV, a state, both, or nothing.
+    """
+
+    kv_k: int = 0
+    kv_v: int = 0
+    sliding: bool = False
+    recurrent_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Shape:
     """A model's dimensions. Counts are of the trunk; the MTP layers (`n_nextn`) come on top.
 
     `n_attention` full-attention layers, `n_swa` sliding-window ones (`window` tokens), and
-    `n_recurrent` recurrent ones add up to `n_layer`. `kv_width_k`/`kv_width_v` are elements per
-    token and full-attention layer (n_head_kv x head_dim; the latent width for MLA, whose value
-    width is 0 where llama.cpp keeps no V cache); `swa_width_*` the same for sliding-window layers.
-    `recurrent_bytes` is the f32 state of all recurrent layers for one sequence, bytes.
+    `n_recurrent` recurrent ones add up to `n_layer` in most models. `kv_width_k`/`kv_width_v` are
+    elements per token and full-attention layer (n_head_kv x head_dim; the latent width for MLA,
+    whose value width is 0 where llama.cpp keeps no V cache); `swa_width_*` the same for
+    sliding-window layers. `recurrent_bytes` is the f32 state of all recurrent layers for one
+    sequence, bytes. `layers`, where known (from a header), says it layer by layer and overrides
+    these totals; MTP layers are not in it.
     """
 
     arch: str
@@ -35,6 +50,13 @@ class Shape:
     n_expert: int = 0
     n_expert_used: int = 0
     n_nextn: int = 0  # MTP layers present in the file (their tensors, not only the key)
+    layers: tuple[LayerMemory, ...] = ()
+    n_ff_exp: int = 0  # width of one routed expert
+    n_ff_shared: int = 0  # width of the shared experts together
+    head_dim: int = 0  # of queries and keys; 0: n_embd / n_head
+    kv_lora: int = 0  # MLA: the latent rank
+    ssm_inner: int = 0  # recurrent layers: width of the inner state
+    ssm_conv: int = 0  # recurrent layers: channels of the convolution
 
     @property
     def is_moe(self) -> bool:
