@@ -20,8 +20,8 @@ A number that cannot be known yet is None, never 0.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
 
 from specctl.events import Cycle, Interval, Record
 
@@ -67,6 +67,8 @@ class Totals:
     net_gain: float = 0.0
     interval_seconds: float = 0.0
     passes_known: bool = True
+    drafted_passes_known: bool = True
+    positions_known: bool = True
     exact: bool = True
 
     @property
@@ -87,12 +89,12 @@ class Totals:
     @property
     def mean_draft_length(self) -> float | None:
         """K̄, tokens."""
-        return _ratio(self.drafted, self.drafted_cycles)
+        return _ratio(self.drafted, self.drafted_cycles) if self.drafted_passes_known else None
 
     @property
     def accepted_per_cycle(self) -> float | None:
         """α×K̄, tokens per drafted cycle."""
-        return _ratio(self.accepted, self.drafted_cycles)
+        return _ratio(self.accepted, self.drafted_cycles) if self.drafted_passes_known else None
 
     @property
     def tokens_per_pass(self) -> float | None:
@@ -108,11 +110,14 @@ class Totals:
     @property
     def coverage(self) -> float | None:
         """Share of cycles that had a draft."""
-        return _ratio(self.drafted_cycles, self.cycles) if self.passes_known else None
+        known = self.passes_known and self.drafted_passes_known
+        return _ratio(self.drafted_cycles, self.cycles) if known else None
 
     @property
     def acceptance_by_position(self) -> tuple[float, ...]:
-        """p_1, p_2, …"""
+        """p_1, p_2, …; empty where a source does not say how many drafted that far."""
+        if not self.positions_known:
+            return ()
         accepted = self.accepted_at + (0,) * (len(self.drafted_at) - len(self.accepted_at))
         return tuple(a / d for a, d in zip(accepted, self.drafted_at, strict=False) if d)
 
@@ -174,6 +179,21 @@ def fold(records: Iterable[Record]) -> Totals:
     return totals
 
 
+def merge(parts: Iterable[Totals]) -> Totals:
+    """The sums of several stretches of generation as one."""
+    out = Totals()
+    for part in parts:
+        values = {f.name: (getattr(out, f.name), getattr(part, f.name)) for f in fields(Totals)}
+        out = Totals(**{name: _merged(*pair) for name, pair in values.items()})
+    return out
+
+
+def _merged(left: Any, right: Any) -> Any:
+    if isinstance(left, tuple):
+        return _add(left, right)
+    return left and right if isinstance(left, bool) else left + right
+
+
 def _add_cycle(totals: Totals, cycle: Cycle) -> Totals:
     k, accepted, t_c = len(cycle.drafted), cycle.accepted, cycle.t_c
     out = replace(
@@ -219,5 +239,7 @@ def _add_interval(totals: Totals, interval: Interval) -> Totals:
         accepted_at=_add(totals.accepted_at, interval.accepted_at),
         interval_seconds=totals.interval_seconds + interval.seconds,
         passes_known=totals.passes_known and passes is not None,
+        drafted_passes_known=totals.drafted_passes_known and drafted_passes is not None,
+        positions_known=totals.positions_known and interval.drafted_at is not None,
         exact=totals.exact and interval.exact,
     )
