@@ -8,6 +8,7 @@ in here: `metrics.py` folds them.
 from __future__ import annotations
 
 import dataclasses
+import typing
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -155,25 +156,51 @@ def from_dict(data: dict[str, Any]) -> Record:
     """A record from `to_dict`'s form; unknown keys are ignored, so newer files can be read.
 
     Raises:
-        SpecctlError: no such record type, a missing field, or a newer schema.
+        SpecctlError: no such record type, a missing or wrong field, or a newer schema.
     """
-    cls = _TYPES.get(str(data.get("type")))
+    name = data.get("type")
+    cls = _TYPES.get(name) if isinstance(name, str) else None
     if cls is None:
-        raise SpecctlError(f"{data.get('type')!r} is not a record type of this version")
-    if data.get("schema", SCHEMA) > SCHEMA:
-        raise SpecctlError(
-            f"record schema {data['schema']} is newer than {SCHEMA}", "update specctl"
-        )
-    known = {field.name for field in dataclasses.fields(cls)}
-    values: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value
-        for key, value in data.items()
-        if key in known
-    }
-    try:
-        if isinstance(values.get("decision"), dict):
-            values["decision"] = Decision(**values["decision"])
-        record: Record = cls(**values)
-    except TypeError as error:
-        raise SpecctlError(f"damaged {data['type']} record: {error}") from error
+        raise SpecctlError(f"{name!r} is not a record type of this version")
+    schema = data.get("schema", SCHEMA)
+    if isinstance(schema, int) and schema > SCHEMA:
+        raise SpecctlError(f"record schema {schema} is newer than {SCHEMA}", "update specctl")
+    record: Record = _build(cls, data, f"damaged {name} record")
     return record
+
+
+def _build(cls: type[Any], data: dict[str, Any], what: str) -> Any:
+    hints = _HINTS[cls]
+    values: dict[str, Any] = {}
+    for key, value in data.items():
+        hint = hints.get(key)
+        if hint is None:
+            continue
+        if hint is Decision and isinstance(value, dict):
+            value = _build(Decision, value, what)
+        elif isinstance(value, list):
+            value = tuple(value)
+        if not _fits(value, hint):
+            raise SpecctlError(f"{what}: {key} cannot be {value!r}")
+        values[key] = value
+    try:
+        return cls(**values)
+    except TypeError as error:
+        raise SpecctlError(f"{what}: {error}") from error
+
+
+_HINTS = {cls: typing.get_type_hints(cls) for cls in (*_TYPES.values(), Decision)}
+
+
+def _fits(value: object, hint: Any) -> bool:
+    """Is `value` of the field's type? Covers the types that records use."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin is tuple:
+        return isinstance(value, tuple) and all(_fits(item, inner[0]) for item in value)
+    if origin is Literal:
+        return value in inner
+    if inner:  # X | None
+        return any(_fits(value, option) for option in inner)
+    if hint in (int, float) and isinstance(value, bool):
+        return False
+    return isinstance(value, (int, float) if hint is float else hint)

@@ -38,6 +38,8 @@ def read(path: Path) -> Iterator[Record]:
                     yield _parse(line, path, number)
     except OSError as error:
         raise SpecctlError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SpecctlError(f"{path} is not a text file", "records are lines of JSON") from error
 
 
 def _parse(line: str, path: Path, number: int) -> Record:
@@ -47,4 +49,7 @@ def _parse(line: str, path: Path, number: int) -> Record:
         raise SpecctlError(f"{path}, line {number}: not JSON ({error.msg})") from error
     if not isinstance(data, dict):
         raise SpecctlError(f"{path}, line {number}: not a record")
-    return from_dict(data)
+    try:
+        return from_dict(data)
+    except SpecctlError as error:
+        raise SpecctlError(f"{path}, line {number}: {error.message}", error.hint) from error

@@ -48,10 +48,11 @@ class Law:
         return 0.0
 
     def draw(self, number: float) -> int:
-        """The token at `number` in [0, 1) of the cumulated probabilities."""
+        """The token at `number` in [0, 1) of the cumulated probabilities, never one of 0."""
         cumulated = self.probs.cumsum()
         index = int(cumulated.searchsorted(number * cumulated[-1], side="right"))
-        return int(self.ids[min(index, len(self.ids) - 1)])
+        last = int(cumulated.searchsorted(cumulated[-1]))  # the last that has a probability
+        return int(self.ids[min(index, last)])
 
 
 def uniform(seed: int, position: int, stream: Stream) -> float:
@@ -66,7 +67,8 @@ def penalise(logits: Logits, history: Sequence[int], sampling: Sampling) -> Logi
     """A copy of `logits` with repeat, frequency and presence penalties of the last tokens.
 
     As llama.cpp's penalties sampler: repeat divides positive logits and multiplies negative ones;
-    frequency is taken off per occurrence, presence once.
+    frequency is taken off per occurrence, presence once. Tokens beyond the row (a draft's
+    vocabulary may be shorter) are left out.
     """
     import numpy as np
 
@@ -74,6 +76,8 @@ def penalise(logits: Logits, history: Sequence[int], sampling: Sampling) -> Logi
     if not len(recent):
         return logits
     ids, counts = np.unique(np.asarray(recent, dtype=np.int64), return_counts=True)
+    known = ids < len(logits)
+    ids, counts = ids[known], counts[known]
     out = logits.copy()
     seen = out[ids]
     seen = np.where(seen > 0, seen / sampling.repeat_penalty, seen * sampling.repeat_penalty)

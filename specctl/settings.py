@@ -91,7 +91,10 @@ class Sampling:
         _require(self.top_k >= 0, f"top-k {self.top_k} is negative", "0 switches it off")
         _require(0 < self.top_p <= 1, f"top-p {self.top_p} is not in (0, 1]")
         _require(0 <= self.min_p < 1, f"min-p {self.min_p} is not in [0, 1)")
-        _require(self.repeat_penalty > 0, f"repeat penalty {self.repeat_penalty} is not positive")
+        _require(
+            0 < self.repeat_penalty <= 100,
+            f"repeat penalty {self.repeat_penalty} is not in (0, 100]",
+        )
         _require(self.penalty_last_n >= 0, f"penalty-last-n {self.penalty_last_n} is negative")
         _require(0 <= self.seed < 1 << 64, f"seed {self.seed} does not fit 64 bits")
         for penalty in (self.frequency_penalty, self.presence_penalty):

@@ -15,26 +15,28 @@ _FACTORS = {"": GIB, "b": 1, "k": KIB, "m": MIB, "g": GIB, "t": 1024 * GIB}
 def format_bytes(count: float, digits: int = 1) -> str:
     """`1536` → `1.5 KiB`; whole bytes below one KiB."""
     for unit, factor in (("TiB", 1024 * GIB), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
-        if abs(count) >= factor:
+        if round(abs(count) * 1024 / factor, digits) >= 1024:
             return f"{count / factor:.{digits}f} {unit}"
     return f"{count:.0f} B"
 
 
 def format_seconds(seconds: float) -> str:
-    """`0.0123` → `12 ms`, `75` → `1 min 15 s`; two or three figures, never more."""
+    """`0.0123` → `12.3 ms`, `75` → `1 min 15 s`; two or three figures, never more."""
     if seconds < 0:
         return "-" + format_seconds(-seconds)
-    if seconds < 1e-3:
+    if seconds < 0.9995e-3:
         return f"{seconds * 1e6:.0f} µs"
-    if seconds < 0.1:
+    if seconds < 0.09995:
         return f"{seconds * 1e3:.1f} ms"
-    if seconds < 1:
+    if seconds < 0.9995:
         return f"{seconds * 1e3:.0f} ms"
-    if seconds < 60:
+    if seconds < 59.95:
         return f"{seconds:.1f} s"
-    if seconds < 3600:
-        return f"{int(seconds // 60)} min {int(seconds % 60):02d} s"
-    return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60):02d} min"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes:02d} min"
 
 
 def parse_size(text: str) -> int:
@@ -46,4 +48,7 @@ def parse_size(text: str) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:([bkmgt])(?:i?b)?)?\s*", text.lower())
     if match is None:
         raise UsageError(f"{text!r} is not a size", "write it like 16, 16G, 7.5GiB or 512M")
-    return int(float(match[1]) * _FACTORS[match[2] or ""])
+    size = float(match[1]) * _FACTORS[match[2] or ""]
+    if size >= 1 << 63:
+        raise UsageError(f"{text!r} is more than any machine has")
+    return int(size)
