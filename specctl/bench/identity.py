@@ -1,0 +1,168 @@
+"""Is the text of a speculative run plain decoding's, token by token? And if not: a tie or a bug?
+
+A pass over several tokens may round differently from single steps (other kernels for other batch
+shapes), so two logits that are almost equal can change places. A difference is a **tie** only if,
+with the common prefix decoded again in fresh contexts, once in single steps and once with the
+verify batch,
+
+- each reproduces its arm's token,
+- the gap between the two best logits is at most 2 × Δ, the largest |difference| of the two rows,
+- and Δ ≤ 0.25.
+
+At a temperature the draw decides between tokens, not the gap; there the first and third must hold.
+Everything else is a **bug**. The fresh contexts never see a rejected token, so that a broken
+rollback cannot pass for rounding. Drafts that were sampled from a law of their own are equal to
+plain decoding in law only; their texts are not compared.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from specctl.bench.run import Run
+from specctl.drafters.base import nothing
+from specctl.engine.judge import judge
+from specctl.errors import SpecctlError
+from specctl.settings import Sampling, SpecSettings
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Row = NDArray[np.float32]
+
+MAX_DELTA = 0.25  # logits
+Status = Literal["same", "tie", "bug", "law"]
+
+
+class Replayer(Protocol):
+    """What decides between tie and bug asks of `engine.session.Session`."""
+
+    def replay(
+        self,
+        tokens: Sequence[int],
+        prompt: int,
+        batch: int = 1,
+        extra: Sequence[int] = (),
+        passes: Sequence[int] = (),
+    ) -> Row:
+        """The row after `tokens`, decoded in a fresh context; see there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """One speculative run against plain. `index` is the first differing token of the answer;
+    `gap` and `delta` are logits, known where the difference could be decoded again.
+    """
+
+    status: Status
+    index: int | None = None
+    plain_token: int | None = None  # None: plain ended here
+    arm_token: int | None = None
+    gap: float | None = None
+    delta: float | None = None
+    why: str = ""
+
+
+SAME = Identity("same")
+LAW = Identity("law", why="sampled drafts: equal in law only, texts are not compared")
+
+
+def comparable(spec: SpecSettings, sampling: Sampling) -> bool:
+    """Does one seed promise one text? Not where drafts are drawn from a law of their own."""
+    draws = spec.draft.sampling == "sampled" and any(
+        name.startswith("draft-") for name in spec.types
+    )
+    return sampling.greedy or not draws
+
+
+def first_difference(left: Sequence[int], right: Sequence[int]) -> int | None:
+    """The first index at which they differ; the shorter's length if it is a prefix."""
+    for index, (a, b) in enumerate(zip(left, right, strict=False)):
+        if a != b:
+            return index
+    return None if len(left) == len(right) else min(len(left), len(right))
+
+
+def compare(
+    plain: Run, arm: Run, sampling: Sampling, session: Replayer, is_eog: Callable[[int], bool]
+) -> Identity:
+    """Same, tie or bug."""
+    index = first_difference(plain.tokens, arm.tokens)
+    if index is None:
+        if plain.finish == arm.finish:
+            return SAME
+        return Identity("bug", len(plain.tokens), why=f"ended {arm.finish}, plain {plain.finish}")
+    found = Identity("bug", index, _token(plain, index), _token(arm, index))
+    sequence = [*plain.prompt_tokens, *plain.tokens[:index]]
+    try:
+        single = session.replay(sequence, prompt=len(plain.prompt_tokens) - 1)
+        batched = _batched(arm, index, session)
+    except SpecctlError as error:
+        return _because(found, f"could not be decoded again: {error.message}")
+
+    def gives(row: Row, token: int | None) -> bool:
+        chosen = judge(row[None, :], nothing("none"), sequence, sampling).token
+        return is_eog(chosen) if token is None else chosen == token
+
+    if not gives(single, found.plain_token):
+        return _because(found, "single steps do not give plain's token again")
+    row = next((row for row in batched if gives(row, found.arm_token)), None)
+    if row is None:
+        return _because(found, "the verify batch does not give the arm's token again")
+    return _weigh(found, single, row, sampling.greedy)
+
+
+def _weigh(found: Identity, single: Row, row: Row, greedy: bool) -> Identity:
+    """Both rows give their arm's token: are they close enough for rounding?"""
+    delta = float(abs(single - row).max())
+    status: Status
+    two = single.argpartition(len(single) - 2)[-2:]
+    gap = float(abs(single[two[0]] - single[two[1]]))
+    if delta > MAX_DELTA:
+        status, why = "bug", f"Δ {delta:.3g} is above {MAX_DELTA}"
+    elif greedy and gap > 2 * delta:
+        status, why = "bug", f"gap {gap:.3g} is above 2 × Δ {delta:.3g}"
+    else:
+        status, why = "tie", f"gap {gap:.3g}, Δ {delta:.3g}"
+    return dataclasses.replace(found, status=status, gap=gap, delta=delta, why=why)
+
+
+def _because(found: Identity, why: str) -> Identity:
+    return dataclasses.replace(found, why=why)
+
+
+def _token(run: Run, index: int) -> int | None:
+    return run.tokens[index] if index < len(run.tokens) else None
+
+
+def _batched(arm: Run, index: int, session: Replayer) -> tuple[Row, Row]:
+    """The row that decides token `index` in the pass that decided it: after a prefix of single
+    steps, and after one of the arm's own passes without what they rejected (what those rounded is
+    in the KV cache, too).
+    """
+    first, before, drafted = _trace(arm, index)
+    batch = index - first + 1
+    tokens = [*arm.prompt_tokens, *arm.tokens[:index]]
+    prompt = len(arm.prompt_tokens) - 1
+    extra = drafted[batch - 1 :]
+    return (
+        session.replay(tokens, prompt, batch, extra),
+        session.replay(tokens, prompt, batch, extra, before),
+    )
+
+
+def _trace(run: Run, index: int) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    """The pass that decided token `index` of the answer: the first token it decided, the lengths
+    of the passes before it (tokens they kept), and its draft.
+    """
+    first = 0
+    *others, last = run.passes
+    for number, one in enumerate(others):
+        if index < first + one.emitted:
+            return first, tuple(p.emitted for p in run.passes[:number]), one.drafted
+        first += one.emitted
+    return first, tuple(p.emitted for p in others), last.drafted

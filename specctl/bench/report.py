@@ -1,0 +1,293 @@
+"""From runs to what is said about them: speed-up, spread, verdict, and why.
+
+**Measured speed-up**: total tokens over total seconds of an arm, divided by the same of plain
+decoding on the same prompts. Seconds are those of generation (the prompt is in the time to first
+token); of a prompt's repeats the median of seconds per token counts, times the prompt's tokens.
+
+**Spread**: the smallest and largest speed-up of a single repeat, each from that repeat's runs alone
+(its plain and its speculative runs followed each other, so a slow minute hits both).
+
+**Noise**: (largest - smallest) / median of the total rate over the repeats, of plain or of the arm,
+whichever is more; never below 2 %. With one repeat nothing is known of it, and ±10 % is assumed.
+
+**Verdict**: faster or slower only if the speed-up is further from 1 than the noise *and* every
+single repeat lies on the same side of 1. Everything else is "no difference shown".
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from specctl.bench.identity import Identity
+from specctl.bench.run import PLAIN, Arm, BenchPlan, Run
+from specctl.metrics import Totals, merge
+
+NOISE_FLOOR = 0.02
+ONE_RUN_BAND = 0.10
+NOTABLE = 1.3  # a prompt above this is named
+
+Verdict = Literal["faster", "no difference shown", "slower"]
+RunKey = tuple[str, str, int]  # (prompt key, arm, repeat)
+Runs = Mapping[tuple[str, str], Sequence[Run]]  # (prompt key, arm) → its repeats in order
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """How fast, against plain. Rates in tokens per second, `noise` as a share of 1.
+
+    `low` and `high` are None with one repeat. All None: nothing was generated to compare.
+    """
+
+    plain_rate: float | None
+    rate: float | None
+    speedup: float | None
+    low: float | None
+    high: float | None
+    noise: float
+    repeats: int
+    verdict: Verdict
+
+    @property
+    def band_is_assumed(self) -> bool:
+        """One run of each: no spread was measured."""
+        return self.repeats < 2
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityCount:
+    """Runs by how their text compares with plain's."""
+
+    same: int = 0
+    ties: int = 0
+    bugs: int = 0
+    law_only: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One arm on one workload, or on all (`workload` None)."""
+
+    workload: str | None
+    arm: str
+    prompts: int
+    speed: Speed
+    totals: Totals
+    plain_ttft: float
+    ttft: float
+    identity: IdentityCount
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSpeed:
+    """One arm on one prompt."""
+
+    prompt: str
+    arm: str
+    speed: Speed
+
+
+@dataclass(frozen=True, slots=True)
+class Undrafted:
+    """An arm (on a workload, or on all: None) none of whose cycles had a draft."""
+
+    workload: str | None
+    arm: str
+    cycles: int
+    reasons: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A speculative run whose text is not plain's."""
+
+    prompt: str
+    arm: str
+    repeat: int
+    identity: Identity
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything a benchmark says. `rows` by workload, then the totals; arms in the asked order."""
+
+    arms: tuple[str, ...]
+    rows: tuple[Row, ...]
+    totals: tuple[Row, ...]
+    prompts: tuple[PromptSpeed, ...]
+    undrafted: tuple[Undrafted, ...]
+    differences: tuple[Difference, ...]
+    unstable: tuple[str, ...]  # prompts on which plain decoding itself gave two texts
+    notes: tuple[str, ...]
+
+    @property
+    def bugs(self) -> tuple[Difference, ...]:
+        """Differences that are no ties."""
+        return tuple(d for d in self.differences if d.identity.status == "bug")
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """What `--strict` fails on, in words."""
+        silent = tuple(f"{one.arm} never drafted" for one in self.undrafted if one.workload is None)
+        bugs = (f"{len(self.bugs)} texts differ from plain's without a tie",) if self.bugs else ()
+        unstable = ("plain decoding does not repeat itself",) if self.unstable else ()
+        return (*silent, *bugs, *unstable)
+
+    def of(self, arm: str) -> tuple[PromptSpeed, ...]:
+        """This arm's prompts that can be compared, fastest first."""
+        known = [p for p in self.prompts if p.arm == arm and p.speed.speedup is not None]
+        return tuple(sorted(known, key=lambda p: -(p.speed.speedup or 0)))
+
+
+def summarise(
+    plan: BenchPlan, runs: Iterable[Run], identities: Mapping[RunKey, Identity]
+) -> Report:
+    """The report of these runs; `identities` of every speculative one."""
+    runs = tuple(runs)
+    table = grouped(runs)
+    everything = tuple(prompt.key for prompt in plan.prompts)
+    families = {
+        family: tuple(p.key for p in plan.prompts if p.family == family)
+        for family in dict.fromkeys(prompt.family for prompt in plan.prompts)
+    }
+
+    def row(workload: str | None, keys: Sequence[str], arm: Arm) -> Row:
+        return _row(workload, keys, arm.name, table, identities)
+
+    rows = tuple(row(family, keys, arm) for family, keys in families.items() for arm in plan.arms)
+    totals = tuple(row(None, everything, arm) for arm in plan.arms)
+    drafting = {arm.name for arm in plan.arms if arm.drafts}
+    silent = [r for r in (*totals, *rows) if r.arm in drafting and not r.totals.drafted_cycles]
+    return Report(
+        arms=tuple(arm.name for arm in plan.arms),
+        rows=rows,
+        totals=totals,
+        prompts=tuple(
+            PromptSpeed(key, arm.name, speed((key,), arm.name, table))
+            for key in everything
+            for arm in plan.arms
+        ),
+        undrafted=tuple(
+            Undrafted(r.workload, r.arm, r.totals.cycles, _reasons(r, families, runs))
+            for r in silent
+        ),
+        differences=tuple(
+            Difference(prompt, arm, repeat, identity)
+            for (prompt, arm, repeat), identity in identities.items()
+            if identity.status in ("tie", "bug")
+        ),
+        unstable=tuple(key for key in everything if len({r.tokens for r in table[key, PLAIN]}) > 1),
+        notes=tuple(dict.fromkeys(note for run in runs for note in run.notes)),
+    )
+
+
+def grouped(runs: Iterable[Run]) -> dict[tuple[str, str], list[Run]]:
+    """Repeats by (prompt key, arm), in order of repeat."""
+    table: dict[tuple[str, str], list[Run]] = {}
+    for run in sorted(runs, key=lambda run: run.repeat):
+        table.setdefault((run.prompt.key, run.arm), []).append(run)
+    return table
+
+
+def _row(
+    workload: str | None,
+    keys: Sequence[str],
+    arm: str,
+    table: Runs,
+    identities: Mapping[RunKey, Identity],
+) -> Row:
+    runs = [run for key in keys for run in table[key, arm]]
+    found = Counter(
+        identities[run.prompt.key, arm, run.repeat].status
+        for run in runs
+        if (run.prompt.key, arm, run.repeat) in identities
+    )
+    return Row(
+        workload=workload,
+        arm=arm,
+        prompts=len(keys),
+        speed=speed(keys, arm, table),
+        totals=merge(run.totals for run in runs),
+        plain_ttft=_middle(keys, PLAIN, table, lambda run: run.ttft),
+        ttft=_middle(keys, arm, table, lambda run: run.ttft),
+        identity=IdentityCount(found["same"], found["tie"], found["bug"], found["law"]),
+    )
+
+
+def _middle(keys: Sequence[str], arm: str, table: Runs, of: Callable[[Run], float]) -> float:
+    """Median over the prompts of the median over their repeats."""
+    return statistics.median(statistics.median(map(of, table[key, arm])) for key in keys)
+
+
+def _reasons(
+    row: Row, families: Mapping[str, Sequence[str]], runs: Sequence[Run]
+) -> tuple[tuple[str, int], ...]:
+    counts: Counter[str] = Counter()
+    for run in runs:
+        if run.arm == row.arm and row.workload in (None, run.prompt.family):
+            counts.update(dict(run.undrafted))
+    return tuple(counts.most_common())
+
+
+def speed(keys: Sequence[str], arm: str, table: Runs) -> Speed:
+    """The measured speed-up of `arm` on these prompts (the module's docstring defines it).
+
+    A prompt on which an arm generated nothing at all cannot be compared and is left out.
+    """
+    known = [k for k in keys if all(run.tokens for run in (*table[k, PLAIN], *table[k, arm]))]
+    repeats = min((len(table[key, arm]) for key in known), default=0)
+    if not known:
+        return Speed(None, None, None, None, None, ONE_RUN_BAND, repeats, "no difference shown")
+    plain_rate, rate = (_rate(known, name, table) for name in (PLAIN, arm))
+    plain_rates, rates = (
+        [_rate_of_repeat(known, name, table, repeat) for repeat in range(repeats)]
+        for name in (PLAIN, arm)
+    )
+    each = [ours / plain for ours, plain in zip(rates, plain_rates, strict=True)]
+    noise = _noise(plain_rates, rates)
+    alone = repeats < 2
+    return Speed(
+        plain_rate=plain_rate,
+        rate=rate,
+        speedup=rate / plain_rate,
+        low=None if alone else min(each),
+        high=None if alone else max(each),
+        noise=noise,
+        repeats=repeats,
+        verdict=verdict(rate / plain_rate, each, noise),
+    )
+
+
+def _rate(keys: Sequence[str], arm: str, table: Runs) -> float:
+    tokens = seconds = 0.0
+    for key in keys:
+        runs = table[key, arm]
+        count = statistics.fmean(len(run.tokens) for run in runs)
+        tokens += count
+        seconds += count * statistics.median(run.seconds / len(run.tokens) for run in runs)
+    return tokens / seconds
+
+
+def _rate_of_repeat(keys: Sequence[str], arm: str, table: Runs, repeat: int) -> float:
+    runs = [table[key, arm][repeat] for key in keys]
+    return sum(len(run.tokens) for run in runs) / sum(run.seconds for run in runs)
+
+
+def _noise(*arms: Sequence[float]) -> float:
+    if len(arms[0]) < 2:
+        return ONE_RUN_BAND
+    ranges = [(max(rates) - min(rates)) / statistics.median(rates) for rates in arms]
+    return max(NOISE_FLOOR, *ranges)
+
+
+def verdict(speedup: float, each: Sequence[float], noise: float) -> Verdict:
+    """The word for a speed-up, its single repeats and the noise; symmetric in faster and slower."""
+    if abs(math.log(speedup)) <= math.log1p(noise):
+        return "no difference shown"
+    if speedup > 1:
+        return "faster" if min(each) > 1 else "no difference shown"
+    return "slower" if max(each) < 1 else "no difference shown"
