@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from specctl.bench.run import Run
+from specctl.bench.run import PLAIN, BenchPlan, Run, RunKey
 from specctl.drafters.base import nothing
 from specctl.engine.judge import judge
 from specctl.errors import SpecctlError
@@ -85,6 +85,28 @@ def first_difference(left: Sequence[int], right: Sequence[int]) -> int | None:
         if a != b:
             return index
     return None if len(left) == len(right) else min(len(left), len(right))
+
+
+def check(
+    plan: BenchPlan, runs: Sequence[Run], session: Replayer, is_eog: Callable[[int], bool]
+) -> dict[RunKey, Identity]:
+    """Every speculative run against the plain run of the same prompt and repeat."""
+    specs = {arm.name: arm.spec for arm in plan.arms}
+    plain = {(run.prompt.key, run.repeat): run for run in runs if run.arm == PLAIN}
+    known: dict[object, Identity] = {}  # repeats differ in the same way: decode that once
+    out: dict[RunKey, Identity] = {}
+    for run in runs:
+        if run.arm == PLAIN:
+            continue
+        if not comparable(specs[run.arm], plan.sampling):
+            out[run.key] = LAW
+            continue
+        base = plain[run.prompt.key, run.repeat]
+        case = (run.prompt.key, run.arm, base.tokens, run.tokens, run.passes)
+        if case not in known:
+            known[case] = compare(base, run, plan.sampling, session, is_eog)
+        out[run.key] = known[case]
+    return out
 
 
 def compare(

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from specctl.bench.identity import Identity
-from specctl.bench.run import PLAIN, Arm, BenchPlan, Run
+from specctl.bench.run import PLAIN, Arm, BenchPlan, Run, RunKey
 from specctl.metrics import Totals, merge
 
 NOISE_FLOOR = 0.02
@@ -32,7 +32,6 @@ ONE_RUN_BAND = 0.10
 NOTABLE = 1.3  # a prompt above this is named
 
 Verdict = Literal["faster", "no difference shown", "slower"]
-RunKey = tuple[str, str, int]  # (prompt key, arm, repeat)
 Runs = Mapping[tuple[str, str], Sequence[Run]]  # (prompt key, arm) → its repeats in order
 
 
@@ -201,11 +200,7 @@ def _row(
     identities: Mapping[RunKey, Identity],
 ) -> Row:
     runs = [run for key in keys for run in table[key, arm]]
-    found = Counter(
-        identities[run.prompt.key, arm, run.repeat].status
-        for run in runs
-        if (run.prompt.key, arm, run.repeat) in identities
-    )
+    found = Counter(identities[run.key].status for run in runs if run.key in identities)
     return Row(
         workload=workload,
         arm=arm,

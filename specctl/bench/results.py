@@ -19,8 +19,8 @@ from typing import Any
 
 from specctl import __version__, paths
 from specctl.bench.identity import Identity
-from specctl.bench.report import Report, RunKey, Speed
-from specctl.bench.run import BenchPlan, Run
+from specctl.bench.report import Report, Speed
+from specctl.bench.run import BenchPlan, Run, RunKey
 from specctl.errors import SpecctlError, UsageError
 
 SCHEMA = "specctl-bench/1"
@@ -156,7 +156,7 @@ def _prompt(outcome: Outcome, key: str) -> dict[str, Any]:
 
 
 def _run(run: Run, identities: Mapping[RunKey, Identity]) -> dict[str, Any]:
-    identity = identities.get((run.prompt.key, run.arm, run.repeat))
+    identity = identities.get(run.key)
     return {
         "prompt": run.prompt.key,
         "arm": run.arm,

@@ -27,6 +27,8 @@ from specctl.settings import EngineSettings, Request, Sampling, SpecSettings
 WARM_UP_TOKENS = 16
 PLAIN = "plain"
 
+RunKey = tuple[str, str, int]  # (prompt key, arm, repeat)
+
 
 class BenchSession(Protocol):
     """What the measurement asks of `engine.session.Session`."""
@@ -112,6 +114,11 @@ class Run:
     undrafted: tuple[tuple[str, int], ...]  # (reason, cycles) of the cycles without a draft
     finish: str
     notes: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> RunKey:
+        """Which one it is."""
+        return self.prompt.key, self.arm, self.repeat
 
     @property
     def seconds(self) -> float:

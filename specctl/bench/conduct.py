@@ -1,0 +1,142 @@
+"""One benchmark from models to result, as an iterator of steps that a face can show."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from specctl.bench.identity import Replayer, check
+from specctl.bench.report import summarise
+from specctl.bench.results import Outcome
+from specctl.bench.run import (
+    BenchPlan,
+    BenchSession,
+    Calibration,
+    Run,
+    RunDone,
+    load_average,
+    measure,
+)
+from specctl.settings import EngineSettings, SpecSettings
+
+BUSY = 0.5  # load average per core above which the machine counts as busy
+
+
+class Vocabulary(Protocol):
+    """What is asked of the loaded target itself."""
+
+    def is_eog(self, token: int) -> bool:
+        """Does this token end a generation?"""
+
+
+class Session(BenchSession, Replayer, Protocol):
+    """All that a benchmark asks of `engine.session.Session`."""
+
+    notes: list[str]
+    threads: int
+
+    @property
+    def model(self) -> Vocabulary:
+        """The target."""
+
+
+class Opener(Protocol):
+    """`engine.session.open_session`, or a script of it."""
+
+    def __call__(
+        self,
+        model: Path,
+        draft: Path | None,
+        specs: Sequence[SpecSettings],
+        settings: EngineSettings,
+    ) -> AbstractContextManager[Any]:
+        """An open session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The models are loaded; `notes` are things to read once. `load` is the load average before,
+    `cores` what it is to be compared with.
+    """
+
+    threads: int
+    notes: tuple[str, ...]
+    load: float | None
+    cores: int
+
+    @property
+    def busy(self) -> bool:
+        """Other programs were running."""
+        return self.load is not None and self.load > BUSY * self.cores
+
+
+@dataclass(frozen=True, slots=True)
+class Checking:
+    """All runs are done; this many texts differ and are decoded again."""
+
+    differing: int
+
+
+Step = Opened | Calibration | RunDone | Checking | Outcome
+
+
+def conduct(plan: BenchPlan, model: Path, draft: Path | None, opener: Opener) -> Iterator[Step]:
+    """Every step of the benchmark; the last one is its `Outcome`.
+
+    Raises:
+        UsageError: a prompt does not fit the context, or an arm cannot be used here.
+        ModelError, PairError, EngineError: see `open_session`.
+    """
+    import psutil
+
+    load, began, unix_time = load_average(), time.monotonic(), time.time()
+    specs = [arm.spec for arm in plan.all_arms]
+    with opener(model, draft, specs, plan.settings) as opened:
+        session: Session = opened
+        yield Opened(session.threads, tuple(session.notes), load, psutil.cpu_count() or 1)
+        runs: list[Run] = []
+        estimate = 0.0
+        for step in measure(session, plan):
+            if isinstance(step, Calibration):
+                estimate = step.estimated_seconds
+            else:
+                runs.append(step.run)
+            yield step
+        after = load_average()
+        yield Checking(_differing(runs))
+        identities = check(plan, runs, session, session.model.is_eog)
+        threads = session.threads
+    yield Outcome(
+        plan=plan,
+        model=model,
+        draft=draft,
+        report=summarise(plan, runs, identities),
+        runs=tuple(runs),
+        identities=identities,
+        unix_time=unix_time,
+        wall_seconds=time.monotonic() - began,
+        estimated_seconds=estimate,
+        load_before=load,
+        load_after=after,
+        threads=threads,
+        engine=_engine(),
+    )
+
+
+def _differing(runs: Sequence[Run]) -> int:
+    texts: dict[str, set[tuple[int, ...]]] = {}
+    for run in runs:
+        texts.setdefault(run.prompt.key, set()).add(run.tokens)
+    return sum(len(found) > 1 for found in texts.values())
+
+
+def _engine() -> str:
+    try:
+        return f"llama-cpp-python {importlib.metadata.version('llama-cpp-python')}"
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"

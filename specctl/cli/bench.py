@@ -1,0 +1,189 @@
+"""`specctl bench`: does speculation pay here, on this model, on these texts?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from specctl.bench import workloads
+from specctl.bench.conduct import Checking, Opened, conduct
+from specctl.bench.results import Outcome, check_writable, document, kept_path, write
+from specctl.bench.run import Arm, BenchPlan, Calibration, RunDone
+from specctl.cli import bench_view as view
+from specctl.cli import options as opt
+from specctl.cli.render import err, out
+from specctl.errors import SpecctlError
+from specctl.settings import SpecSettings
+
+DEFAULT_TYPE = "ngram-simple"
+
+SpecType = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--spec-type",
+        help="What to compare with plain; repeatable, a comma list is a chain; `none` measures "
+        "plain again and so shows the noise.  [default: ngram-simple]",
+    ),
+]
+K = Annotated[
+    list[int] | None,
+    typer.Option("--k", help="Most tokens drafted per cycle; repeatable: one arm for each."),
+]
+Workload = Annotated[
+    list[str] | None,
+    typer.Option("--workload", "-w", help=f"Repeatable: {', '.join(workloads.FAMILIES)}."),
+]
+Prompts = Annotated[
+    Path | None,
+    typer.Option("--prompts", help="Your own: JSON lines, or text divided by lines of ---."),
+]
+MaxTokens = Annotated[
+    int | None, typer.Option("--max-tokens", "-n", help="Per prompt.  [default: 128, quick 64]")
+]
+Repeats = Annotated[
+    int | None, typer.Option("--repeats", "-r", help="Of each run.  [default: 3, quick 1]")
+]
+Quick = Annotated[bool, typer.Option("--quick", help="Three prompts of three families.")]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Exit 1 if an arm never drafts or changes the text.")
+]
+Json = Annotated[Path | None, typer.Option("--json", help="Write the whole result here, too.")]
+Seed = Annotated[int, typer.Option("--seed", help="The same for all arms and repeats.")]
+
+
+def bench(
+    model: opt.Model = "demo",
+    draft: opt.DraftModel = None,
+    spec_type: SpecType = None,
+    k: K = None,
+    workload: Workload = None,
+    prompts: Prompts = None,
+    max_tokens: MaxTokens = None,
+    repeats: Repeats = None,
+    quick: Quick = False,
+    strict: Strict = False,
+    json: Json = None,
+    temperature: opt.Temperature = 0.0,
+    seed: Seed = 0,
+    top_k: opt.TopK = 40,
+    top_p: opt.TopP = 0.95,
+    min_p: opt.MinP = 0.05,
+    repeat_penalty: opt.RepeatPenalty = 1.0,
+    frequency_penalty: opt.FrequencyPenalty = 0.0,
+    presence_penalty: opt.PresencePenalty = 0.0,
+    ctx: opt.Ctx = 4096,
+    threads: opt.Threads = None,
+    gpu_layers: opt.GpuLayers = -1,
+    draft_gpu_layers: opt.DraftGpuLayers = -1,
+    kv_type: opt.KvType = "f16",
+    draft_kv_type: opt.DraftKvType = "f16",
+    n_cpu_moe: opt.CpuMoe = 0,
+    flash_attn: opt.FlashAttn = "auto",
+    spec_compat: opt.Compat = False,
+    spec_preset: opt.Preset = None,
+    simple_n: opt.SimpleN = None,
+    simple_m: opt.SimpleM = None,
+    simple_hits: opt.SimpleHits = None,
+    mod_match: opt.ModMatch = 24,
+    mod_max: opt.ModMax = 64,
+    mod_min: opt.ModMin = 48,
+    draft_max: opt.DraftMax = 3,
+    draft_min: opt.DraftMin = 0,
+    draft_p_min: opt.DraftPMin = 0.0,
+    draft_sampling: opt.DraftSampling = "greedy",
+) -> None:
+    """Measure whether speculation pays, against plain decoding of the same prompts.
+
+    Plain and every --spec-type run on one loaded model, interleaved, after a warm-up that does not
+    count. The texts are compared token by token.
+    """
+
+    def spec(types: str, k: int | None) -> SpecSettings:
+        simple, mod = (simple_n, simple_m, simple_hits), (mod_match, mod_max, mod_min)
+        small = (draft_max, draft_min, draft_p_min, draft_sampling)
+        return opt.spec_settings(types, k, spec_compat, spec_preset, simple, mod, small)
+
+    types = spec_type or [DEFAULT_TYPE]
+    caps: list[int | None] = [*k] if k else [None]
+    penalties = (repeat_penalty, frequency_penalty, presence_penalty)
+    plan = BenchPlan(
+        model=model,
+        draft=draft,
+        prompts=_prompts(workload, prompts, quick),
+        arms=tuple(_arm(spec(one, cap)) for one in types for cap in caps),
+        settings=opt.engine_settings(
+            ctx,
+            threads,
+            gpu_layers,
+            kv_type,
+            draft_gpu_layers,
+            draft_kv_type,
+            n_cpu_moe,
+            flash_attn,
+        ),
+        sampling=opt.sampling(temperature, top_k, top_p, min_p, penalties, seed),
+        max_tokens=max_tokens if max_tokens is not None else 64 if quick else 128,
+        repeats=repeats if repeats is not None else 1 if quick else 3,
+    )
+    if json is not None:
+        check_writable(json)
+    outcome = _run(plan)
+    view.report(out(), outcome.report)
+    _keep(outcome, json)
+    if quick and model in ("demo", "demo-f16"):
+        out().print(f"Chat with it: specctl chat --model {model} --spec-type {types[0]}")
+    if strict and outcome.report.failures:
+        raise SpecctlError("--strict: " + "; ".join(outcome.report.failures))
+
+
+def _prompts(
+    families: list[str] | None, file: Path | None, quick: bool
+) -> tuple[workloads.Prompt, ...]:
+    """Files alone where only a file is named; else the built-in families asked for, or all."""
+    own = workloads.read_file(file) if file else ()
+    built_in = workloads.load(families or workloads.FAMILIES) if families or not file else ()
+    both = (*own, *built_in)
+    return workloads.quick(both) if quick else both
+
+
+def _arm(spec: SpecSettings) -> Arm:
+    name = ",".join(spec.types)
+    return Arm(name if spec.k is None else f"{name} k={spec.k}", spec)
+
+
+def _run(plan: BenchPlan) -> Outcome:
+    """Do it, showing every step on stderr."""
+    from specctl.drafters.registry import check_types
+    from specctl.engine.session import open_session
+    from specctl.resolve import resolve_model
+
+    for arm in plan.arms:
+        check_types(arm.spec)
+    model = resolve_model(plan.model)
+    draft = resolve_model(plan.draft) if plan.draft else None
+    outcome = None
+    with view.progress(err()) as show:
+        for step in conduct(plan, model, draft, open_session):
+            if isinstance(step, Opened):
+                view.opening(err(), step, plan)
+            elif isinstance(step, Calibration):
+                view.estimate(err(), step)
+            elif isinstance(step, RunDone):
+                show(step)
+            elif isinstance(step, Checking):
+                view.checking(err(), step)
+            else:
+                outcome = step
+    assert outcome is not None
+    return outcome
+
+
+def _keep(outcome: Outcome, json: Path | None) -> None:
+    data = document(outcome)
+    if json is not None:
+        write(json, data)
+    kept = kept_path(outcome)
+    write(kept, data)
+    err().print(f"kept as {kept}", style="dim", soft_wrap=True)

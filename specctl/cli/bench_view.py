@@ -1,0 +1,294 @@
+"""What `specctl bench` shows: progress while it runs, tables when it is done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+
+from specctl.bench.conduct import Checking, Opened
+from specctl.bench.report import NOTABLE, ONE_RUN_BAND, PromptSpeed, Report, Row, Speed
+from specctl.bench.run import BenchPlan, Calibration, RunDone
+from specctl.cli.render import number, percent
+from specctl.units import format_seconds
+
+WIDE = 96  # columns from which the workload gets a column of its own
+LINE_EVERY = 10.0  # seconds between progress lines where there is no terminal
+NAMED = 5  # prompts named in one list
+POSITIONS = 8
+_COLOUR = {"faster": "green", "slower": "red", "no difference shown": "yellow"}
+_SHORT = {"faster": "faster", "slower": "slower", "no difference shown": "no difference"}
+
+
+# ---------------------------------------------------------------- while it runs
+
+
+def opening(console: Console, opened: Opened, plan: BenchPlan) -> None:
+    """What is about to be measured, and what may spoil it."""
+    arms = ", ".join(arm.name for arm in plan.all_arms)
+    console.print(
+        f"{plan.model}: {len(plan.prompts)} prompts × {plan.repeats} × ({escape(arms)}), up to "
+        f"{plan.max_tokens} tokens each, {opened.threads} threads"
+    )
+    for note in opened.notes:
+        console.print(f"[dim]{escape(note)}[/]")
+    if opened.busy:
+        console.print(
+            f"[yellow]load average {opened.load:.1f} on {opened.cores} cores: other programs are "
+            "running, expect noise[/]"
+        )
+
+
+def estimate(console: Console, calibration: Calibration) -> None:
+    """How long it will take, from the warm-up."""
+    console.print(
+        f"≈ {format_seconds(calibration.estimated_seconds)} at most (estimate from the warm-up: "
+        f"{format_seconds(calibration.plain_step)} a plain step, "
+        f"{calibration.prompt_tokens_per_second:.0f} prompt tokens/s)"
+    )
+
+
+def checking(console: Console, step: Checking) -> None:
+    """Texts that differ are being decoded again."""
+    if step.differing:
+        console.print(f"{step.differing} prompts gave more than one text: looking for ties …")
+
+
+class Show(Protocol):
+    """Called with every finished run."""
+
+    def __call__(self, done: RunDone) -> None:
+        """Show it."""
+
+
+@contextmanager
+def progress(console: Console) -> Iterator[Show]:
+    """A bar with the time left on a terminal, a line now and then elsewhere."""
+    if not console.is_terminal:
+        last = time.monotonic()
+
+        def line(done: RunDone) -> None:
+            nonlocal last
+            if time.monotonic() - last >= LINE_EVERY and done.index < done.total:
+                last = time.monotonic()
+                console.print(
+                    f"{done.index}/{done.total} runs, ≈ {format_seconds(done.eta)} left", style=None
+                )
+
+        yield line
+        return
+    columns = (
+        BarColumn(bar_width=30),
+        TextColumn("{task.fields[count]}"),
+        TextColumn("{task.fields[left]}"),
+        TextColumn("[dim]{task.description}"),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+
+        def move(done: RunDone) -> None:
+            if not bar.tasks:
+                bar.add_task("", total=1.0, count="", left="")
+            bar.update(
+                bar.task_ids[0],
+                completed=done.fraction,
+                count=f"{done.index}/{done.total}",
+                left=f"≈ {format_seconds(done.eta)} left",
+                description=f"{escape(done.run.arm)} {escape(done.run.prompt.key)}",
+            )
+
+        yield move
+
+
+# ---------------------------------------------------------------- when it is done
+
+
+def report(console: Console, result: Report) -> None:
+    """Everything the benchmark says."""
+    wide = console.width >= WIDE
+    rows = result.rows if len({row.workload for row in result.rows}) > 1 else ()
+    shown = (*rows, *result.totals)
+    console.print(_speeds(shown, wide))
+    console.print(_reasons(shown, wide))
+    for row in result.totals:
+        _arm(console, row, result.of(row.arm))
+    _warnings(console, result)
+    _legend(console, result)
+
+
+def _speeds(rows: Sequence[Row], wide: bool) -> Table:
+    """Does it pay?"""
+    table = _table("Does it pay?", wide)
+    for heading in ("plain\ntok/s", "spec.\ntok/s", "speed-\nup", "spread"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("text", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    for first, row in _with_headings(table, rows, wide):
+        speed = row.speed
+        colour = _COLOUR[speed.verdict]
+        table.add_row(
+            *first,
+            number(speed.plain_rate, ".1f"),
+            number(speed.rate, ".1f"),
+            f"[{colour}]{number(speed.speedup, '.2f', '×')}[/]",
+            _spread(speed),
+            _identity(row),
+            f"[{colour}]{_SHORT[speed.verdict]}[/]",
+        )
+    return table
+
+
+def _reasons(rows: Sequence[Row], wide: bool) -> Table:
+    """Why?"""
+    table = _table("Why?", wide)
+    for heading in (
+        "α",
+        "accepted\n/cycle",
+        "break-\neven",
+        "cover-\nage",
+        "draft\n%",
+        "verify\n%",
+        "first token\nplain → spec.",
+    ):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for first, row in _with_headings(table, rows, wide):
+        totals = row.totals
+        table.add_row(
+            *first,
+            percent(totals.acceptance_rate),
+            number(totals.accepted_per_cycle),
+            number(totals.break_even),
+            percent(totals.coverage),
+            percent(totals.draft_share),
+            percent(totals.verify_share),
+            f"{_short_time(row.plain_ttft)} → {_short_time(row.ttft)}",
+        )
+    return table
+
+
+def _table(title: str, wide: bool) -> Table:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    if wide:
+        table.add_column("workload", no_wrap=True)
+    table.add_column("arm", overflow="fold", max_width=26 if wide else 20)
+    return table
+
+
+def _with_headings(
+    table: Table, rows: Sequence[Row], wide: bool
+) -> Iterator[tuple[tuple[str, ...], Row]]:
+    """Each row with its first cells; the workload stands once, above its arms where narrow."""
+    last: object = object()
+    for row in rows:
+        name = row.workload or ("total" if len(rows) > 1 else "all prompts")
+        new = name != last
+        if new and last.__class__ is str:
+            table.add_section()
+        if new and not wide:
+            table.add_row(f"[bold]{escape(name)}[/]")
+        yield (
+            ((f"[bold]{escape(name)}[/]" if new else "",) if wide else ())
+            + (escape(row.arm) if wide else f" {escape(row.arm)}",),
+            row,
+        )
+        last = name
+
+
+def _spread(speed: Speed) -> str:
+    if speed.low is None or speed.high is None:
+        return "one run" if speed.speedup is not None else "–"
+    return f"{speed.low:.2f}–{speed.high:.2f}"
+
+
+def _identity(row: Row) -> str:
+    found = row.identity
+    if found.bugs:
+        return f"[bold red]BUG {found.bugs}[/]"
+    if found.ties:
+        return f"tie {found.ties}"
+    if found.same:
+        return "same"
+    return "law" if found.law_only else "–"
+
+
+def _short_time(seconds: float) -> str:
+    return f"{seconds * 1e3:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+def _arm(console: Console, row: Row, prompts: Sequence[PromptSpeed]) -> None:
+    """An arm in words: acceptance by position, best and worst prompt, gains and losses by name."""
+    positions = row.totals.acceptance_by_position
+    console.print(f"[bold]{escape(row.arm)}[/]")
+    if positions:
+        shown = " ".join(f"{p * 100:.0f}" for p in positions[:POSITIONS])
+        more = f" … p{len(positions)} {positions[-1] * 100:.0f}" * (len(positions) > POSITIONS)
+        console.print(f"  accepted at position 1, 2, …: {shown}{more} %")
+    if not prompts:
+        return
+    best, worst = prompts[0], prompts[-1]
+    if len(prompts) > 1:
+        console.print(f"  best {_named(best)}, worst {_named(worst)}")
+    gains = [p for p in prompts if (p.speed.speedup or 0) > NOTABLE]
+    losses = [p for p in reversed(prompts) if p.speed.verdict == "slower"]
+    console.print(f"  above {NOTABLE}×: {_list(gains, len(prompts))}")
+    console.print(f"  slower than plain: {_list(losses, len(prompts))}")
+
+
+def _list(some: Sequence[PromptSpeed], of: int) -> str:
+    if not some:
+        return f"none of {of}"
+    names = ", ".join(map(_named, some[:NAMED]))
+    more = f" and {len(some) - NAMED} more" if len(some) > NAMED else ""
+    return f"{len(some)} of {of}: {names}{more}"
+
+
+def _named(prompt: PromptSpeed) -> str:
+    return f"{escape(prompt.prompt)} {number(prompt.speed.speedup, '.2f', '×')}"
+
+
+def _warnings(console: Console, result: Report) -> None:
+    for silent in result.undrafted:
+        where = f" on {silent.workload}" if silent.workload else ""
+        because = "; ".join(f"{reason} ({count})" for reason, count in silent.reasons[:3])
+        style = "dim" if silent.workload else "bold red"
+        console.print(
+            f"[{style}]{escape(silent.arm)}{escape(where)}: 0 of {silent.cycles} cycles drafted, "
+            f"because: {escape(because or 'no reason given')}[/]"
+        )
+    for one in result.bugs:
+        console.print(
+            f"[bold red]BUG: {escape(one.arm)} on {escape(one.prompt)}, repeat {one.repeat + 1}, "
+            f"token {one.identity.index}: {escape(one.identity.why)}[/]"
+        )
+    ties = {(d.prompt, d.arm): d for d in result.differences if d.identity.status == "tie"}
+    for one in list(ties.values())[:NAMED]:
+        console.print(
+            f"[dim]tie: {escape(one.arm)} on {escape(one.prompt)}, token {one.identity.index}: "
+            f"{escape(one.identity.why)}[/]"
+        )
+    for prompt in result.unstable:
+        console.print(f"[bold red]plain decoding itself gave two texts on {escape(prompt)}[/]")
+
+
+def _legend(console: Console, result: Report) -> None:
+    first = next((row.speed for row in result.totals), None)
+    if first is None:
+        return
+    if first.band_is_assumed:
+        noise = f"One run, no spread: nothing within ±{ONE_RUN_BAND:.0%} is called a difference."
+    else:
+        noise = (
+            "Spread: smallest and largest speed-up of one repeat. Faster and slower are said only "
+            "where every repeat agrees and the difference is beyond the noise of the repeats "
+            f"(here {max(row.speed.noise for row in result.totals):.1%} in total)."
+        )
+    console.print(
+        f"[dim]tok/s count generation, not the prompt. Speed-up: total tokens over total seconds, "
+        f"against the same prompts decoded plainly. {noise}[/]"
+    )
