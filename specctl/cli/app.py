@@ -59,15 +59,21 @@ def _build(asked: str | None, debug: bool) -> typer.Typer:
     return app
 
 
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"specctl {__version__}")
+        raise typer.Exit
+
+
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)
+        bool,
+        typer.Option(
+            "--version", help="Print the version and exit.", callback=_show_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
     """Speculative decoding on your own machine: what fits, get it, use it, does it pay."""
-    if version:
-        print(f"specctl {__version__}")
-        raise typer.Exit
 
 
 def _placeholder() -> None:
