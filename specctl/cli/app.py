@@ -23,6 +23,8 @@ from specctl.errors import SpecctlError
 COMMANDS = {
     "chat": ("specctl.cli.chat:chat", "Chat with a model; see which tokens were drafted."),
     "bench": ("specctl.cli.bench:bench", "Measure whether speculation pays, against plain."),
+    "pull": ("specctl.cli.pull:pull", "Fetch a whole pair; resumes where it stopped."),
+    "models": ("specctl.cli.models:models", "List, verify, remove, import model files."),
 }
 
 

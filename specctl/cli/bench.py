@@ -24,7 +24,7 @@ SpecType = Annotated[
     typer.Option(
         "--spec-type",
         help="What to compare with plain; repeatable, a comma list is a chain; `none` measures "
-        "plain again and so shows the noise.  [default: ngram-simple]",
+        "plain again and so shows the noise. Default: ngram-simple.",
     ),
 ]
 K = Annotated[
@@ -40,10 +40,10 @@ Prompts = Annotated[
     typer.Option("--prompts", help="Your own: JSON lines, or text divided by lines of ---."),
 ]
 MaxTokens = Annotated[
-    int | None, typer.Option("--max-tokens", "-n", help="Per prompt.  [default: 128, quick 64]")
+    int | None, typer.Option("--max-tokens", "-n", help="Per prompt; default 128, with --quick 64.")
 ]
 Repeats = Annotated[
-    int | None, typer.Option("--repeats", "-r", help="Of each run.  [default: 3, quick 1]")
+    int | None, typer.Option("--repeats", "-r", help="Of each run; default 3, with --quick 1.")
 ]
 Quick = Annotated[bool, typer.Option("--quick", help="Three prompts of three families.")]
 Strict = Annotated[

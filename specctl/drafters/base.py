@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from specctl.events import Decision
 from specctl.sampling import Law
 from specctl.settings import Sampling
 
@@ -48,6 +49,8 @@ class Draft:
     laws: tuple[Law, ...] | None = None
     confidences: tuple[float, ...] | None = None
     detail: str = ""
+    asked: tuple[str, ...] = ()  # who was asked for this draft, where that is more than `source`
+    decision: Decision | None = None  # a controller's choice and reason
 
     def __bool__(self) -> bool:
         return bool(self.tokens)

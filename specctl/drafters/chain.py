@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from specctl.drafters.base import Draft, Drafter, Needs, Outcome, TargetPass, nothing
 from specctl.settings import Sampling
@@ -55,7 +56,7 @@ class Chain:
             if draft:
                 break
         self._asked = tuple(asked)
-        return draft if draft else nothing(self.name, draft.detail)
+        return replace(draft if draft else nothing(self.name, draft.detail), asked=self._asked)
 
     def observe(self, target_pass: TargetPass) -> None:
         """For all."""

@@ -63,3 +63,13 @@ def symbol(name: str, result: Any, *arguments: Any) -> Any | None:
 def has_gpu_backend() -> bool:
     """Can this build put layers on a GPU that is here now?"""
     return bool(library().llama_supports_gpu_offload())
+
+
+def amx_is_risky() -> bool:
+    """Does this build carry AMX kernels? They crash the process on many machines.
+
+    Some compilers drop the tile configuration (llama.cpp issue 20824, pull request 26954, open in
+    November 2026). `SPECCTL_AMX=1` trusts them.
+    """
+    info = library().llama_print_system_info() or b""
+    return b"AMX_INT8 = 1" in info and os.environ.get("SPECCTL_AMX") != "1"

@@ -7,6 +7,10 @@ import sys
 from typing import Any
 
 
+class CancelledError(Exception):
+    """The user asked to stop; the memory holds what was finished, and its mirror knows."""
+
+
 class Cancel:
     """A flag that llama.cpp polls while it computes (CPU backend; elsewhere between passes).
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from specctl.errors import ContextFullError, EngineError, ModelError, SettingsError
 from specctl.llama import log
 from specctl.llama.api import library
-from specctl.llama.cancel import Cancel
+from specctl.llama.cancel import Cancel, CancelledError
 from specctl.llama.model import Model
 from specctl.settings import EngineSettings, ModelSettings
 
@@ -39,10 +39,6 @@ _KV_TYPES = {
 }
 _FLASH = {"auto": -1, "off": 0, "on": 1}
 _OK, _NO_SLOT, _ABORTED = 0, 1, 2
-
-
-class CancelledError(Exception):
-    """The user asked to stop; the memory holds what was finished, and the mirror knows."""
 
 
 class NativeClock:
@@ -87,7 +83,7 @@ class Context:
         self._n_batch = max(settings.n_batch, rows)
         params = self._params(settings, placement, threads)
         log.forget()
-        self.handle = lib.llama_init_from_model(model.handle, params)
+        self.handle: Any = lib.llama_init_from_model(model.handle, params)
         if not self.handle:
             raise ModelError(
                 f"no context of {settings.n_ctx} tokens for {model.path.name}: "
@@ -106,7 +102,7 @@ class Context:
         params = lib.llama_context_default_params()
         params.n_ctx = settings.n_ctx
         params.n_batch = self._n_batch
-        params.n_ubatch = min(max(settings.n_ubatch, min(self.rows, 64)), self._n_batch)
+        params.n_ubatch = settings.n_ubatch
         params.n_seq_max = 1
         params.n_outputs_max = self.rows
         params.n_threads = params.n_threads_batch = threads
@@ -143,6 +139,11 @@ class Context:
         self._get_logits = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(
             ("llama_get_logits", lib._lib)
         )
+
+    @property
+    def n_vocab(self) -> int:
+        """Width of a logits row."""
+        return self.model.n_vocab
 
     @property
     def can_cut(self) -> bool:
@@ -230,7 +231,7 @@ class Context:
         """Free the buffers; before the model's `close`."""
         if self.handle:
             self._lib.llama_free(self.handle)
-            self.handle: Any = None
+            self.handle = None
 
     def _decode(self, tokens: Sequence[int], batch: Any) -> None:
         count = len(tokens)
@@ -274,7 +275,7 @@ class Context:
         if self._view[:2] != (address, count):
             size = count * self.model.n_vocab
             data = (ctypes.c_float * size).from_address(address)
-            rows = self._numpy.frombuffer(data, self._numpy.float32)
+            rows = self._numpy.ctypeslib.as_array(data)
             self._view = (address, count, rows.reshape(count, self.model.n_vocab))
         view: Logits = self._view[2]
         return view

@@ -15,8 +15,7 @@ _complaints: deque[str] = deque(maxlen=12)
 _previous = [0]
 
 
-@ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
-def _callback(level: int, text: bytes, _data: Any) -> None:
+def _receive(level: int, text: bytes, _data: Any) -> None:
     line = (text or b"").decode("utf-8", "replace").rstrip("\n")
     if level == _CONTINUED:
         level = _previous[0]
@@ -27,6 +26,9 @@ def _callback(level: int, text: bytes, _data: Any) -> None:
     if level >= 3:  # warnings and errors
         _complaints.append(line)
     _LOGGER.log(_LEVELS.get(level, logging.DEBUG), "%s", line)
+
+
+_callback = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(_receive)
 
 
 def route(lib: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from specctl.errors import EngineError, ModelError
 from specctl.llama import devices, log, preflight
-from specctl.llama.api import library
+from specctl.llama.api import amx_is_risky, library
 from specctl.settings import ModelSettings
 from specctl.vocabulary import Vocabulary
 
@@ -30,6 +30,7 @@ class Model:
         preflight.check(path)
         params = lib.llama_model_default_params()
         params.n_gpu_layers = 0x7FFFFFFF if settings.gpu_layers < 0 else settings.gpu_layers
+        params.use_extra_bufts = not amx_is_risky()
         self._device_list = devices.device_list(settings.devices)  # kept alive with the model
         self._override_list = devices.override_list(settings)
         if self._device_list is not None:
@@ -37,7 +38,7 @@ class Model:
         if self._override_list is not None:
             params.tensor_buft_overrides = ctypes.cast(self._override_list, ctypes.c_void_p)
         log.forget()
-        self.handle = lib.llama_model_load_from_file(str(path).encode(), params)
+        self.handle: Any = lib.llama_model_load_from_file(str(path).encode(), params)
         if not self.handle:
             raise ModelError(
                 f"{path.name} does not load: {log.reason() or 'llama.cpp gives no reason'}",
@@ -49,17 +50,14 @@ class Model:
         self.n_ctx_train: int = lib.llama_model_n_ctx_train(self.handle)
         self.n_layer: int = lib.llama_model_n_layer(self.handle)
         self.n_swa: int = lib.llama_model_n_swa(self.handle)
+        # A recurrent state cannot give up rejected tokens as a KV cache can.
+        self.can_cut = not (
+            lib.llama_model_is_recurrent(self.handle) or lib.llama_model_is_hybrid(self.handle)
+        )
         self.has_decoder = bool(lib.llama_model_has_decoder(self.handle))
         self.size_bytes: int = lib.llama_model_size(self.handle)
         self._pieces: dict[int, bytes] = {}
         self._is_eog: dict[int, bool] = {}
-
-    @property
-    def can_cut(self) -> bool:
-        """Can rejected tokens be taken out of its memory? Not where a recurrent state holds them."""
-        lib = self._lib
-        recurrent = lib.llama_model_is_recurrent(self.handle)
-        return not (recurrent or lib.llama_model_is_hybrid(self.handle))
 
     @property
     def arch(self) -> str:
@@ -165,4 +163,4 @@ class Model:
         """Free the weights. Every context of this model must be closed before."""
         if self.handle:
             self._lib.llama_model_free(self.handle)
-            self.handle: Any = None
+            self.handle = None

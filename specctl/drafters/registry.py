@@ -1,0 +1,117 @@
+"""Spec types by name: what users write after `--spec-type`, and how each drafter is made."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from specctl.drafters.base import Drafter
+from specctl.drafters.chain import Chain
+from specctl.drafters.ngram_cache import NgramCache
+from specctl.drafters.ngram_map import NgramMapK, NgramMapK4V
+from specctl.drafters.ngram_mod import NgramMod
+from specctl.drafters.ngram_simple import NgramSimple
+from specctl.drafters.small_model import DraftContext, SmallModel
+from specctl.errors import UsageError
+from specctl.settings import SpecSettings
+
+
+_CACHE_K_MAX = 8  # llama.cpp's fixed draft length
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What the session can hand to a drafter. `n_vocab` is the target's."""
+
+    n_vocab: int
+    draft_context: DraftContext | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SpecType:
+    """One method. `k_max` is its largest draft under these settings, tokens."""
+
+    name: str
+    summary: str
+    k_max: Callable[[SpecSettings], int]
+    make: Callable[[SpecSettings, Resources], Drafter]
+    draft_model: bool = False
+
+
+def _small_model(spec: SpecSettings, resources: Resources) -> Drafter:
+    assert resources.draft_context is not None  # the session opens it where one is needed
+    return SmallModel(resources.draft_context, spec.draft, resources.n_vocab)
+
+
+SPEC_TYPES = {
+    spec_type.name: spec_type
+    for spec_type in (
+        SpecType(
+            "ngram-simple",
+            "what followed the last n tokens the last time they were seen",
+            lambda spec: spec.ngram_simple.size_m,
+            lambda spec, _: NgramSimple(spec.ngram_simple, spec.compat),
+        ),
+        SpecType(
+            "ngram-map-k",
+            "as ngram-simple, for n-grams that recur, with what each of them brought",
+            lambda spec: spec.ngram_map_k.size_m,
+            lambda spec, _: NgramMapK(spec.ngram_map_k, spec.compat),
+        ),
+        SpecType(
+            "ngram-map-k4v",
+            "up to four continuations an n-gram, the dominant one drafts",
+            lambda spec: spec.ngram_map_k4v.size_m,
+            lambda spec, _: NgramMapK4V(spec.ngram_map_k4v, spec.compat),
+        ),
+        SpecType(
+            "ngram-mod",
+            "a hash of the last n tokens to the next one, kept across prompts",
+            lambda spec: spec.ngram_mod.n_max,
+            lambda spec, _: NgramMod(spec.ngram_mod, spec.compat),
+        ),
+        SpecType(
+            "ngram-cache",
+            "counts of what followed the last four, three, two, one tokens",
+            lambda spec: spec.k or _CACHE_K_MAX,
+            lambda spec, _: NgramCache(spec.k or _CACHE_K_MAX, spec.compat),
+        ),
+        SpecType(
+            "draft-simple",
+            "a small model of the same vocabulary drafts token by token",
+            lambda spec: spec.draft.n_max,
+            _small_model,
+            draft_model=True,
+        ),
+    )
+}
+
+
+def check_types(spec: SpecSettings) -> None:
+    """Raises UsageError for a name that is no spec type, with the nearest one that is."""
+    for name in spec.types:
+        if name != "none" and name not in SPEC_TYPES:
+            near = difflib.get_close_matches(name, SPEC_TYPES, 1)
+            raise UsageError(
+                f"{name!r} is not a spec type" + (f"; did you mean {near[0]}?" if near else ""),
+                "there is: none, " + ", ".join(SPEC_TYPES),
+            )
+
+
+def k_max(spec: SpecSettings) -> int:
+    """The largest draft any member of the chain may make, tokens; 0 for `none`."""
+    return max((SPEC_TYPES[name].k_max(spec) for name in spec.types if name != "none"), default=0)
+
+
+def needs_draft_model(spec: SpecSettings) -> bool:
+    """Does any member of the chain decode with a model of its own?"""
+    return any(SPEC_TYPES[name].draft_model for name in spec.types if name != "none")
+
+
+def build(spec: SpecSettings, resources: Resources) -> Drafter | None:
+    """The drafter of these settings, a chain where several are named; None for plain decoding."""
+    members = [SPEC_TYPES[name].make(spec, resources) for name in spec.types if name != "none"]
+    if not members:
+        return None
+    return members[0] if len(members) == 1 else Chain(members)

@@ -1,0 +1,136 @@
+"""`draft-simple`: a small model of the same vocabulary drafts token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from specctl.drafters.base import Draft, Needs, Outcome, TargetPass, nothing
+from specctl.sampling import Law, Stream, best, law, uniform
+from specctl.settings import DraftSettings, Sampling
+
+if TYPE_CHECKING:
+    from specctl.sampling import Logits
+
+NAME = "draft-simple"
+
+
+class DraftContext(Protocol):
+    """What it asks of its model; `llama/context.py` gives it."""
+
+    @property
+    def tokens(self) -> list[int]:
+        """What the memory holds; not to be changed."""
+
+    @property
+    def n_ctx(self) -> int:
+        """Most tokens it holds."""
+
+    @property
+    def n_vocab(self) -> int:
+        """Size of its vocabulary."""
+
+    def follow(self, tokens: Sequence[int]) -> int:
+        """Hold exactly `tokens`."""
+
+    def extend(self, tokens: Sequence[int]) -> Logits:
+        """Decode `tokens`; the logits of the last one."""
+
+    def cut(self, length: int) -> None:
+        """Keep the first `length` tokens."""
+
+
+class SmallModel:
+    """Greedy drafts are point masses. Sampled drafts use the request's own chain on the draft's
+    logits, and carry the laws they were drawn from.
+
+    `p_min` stops before a token whose largest probability (greedy: softmax of the logits; sampled:
+    of the law) is below it. That is known before the token is drawn, as losslessness asks. `n_min`
+    drops short greedy drafts; a sampled draft is never dropped, for its tokens were drawn.
+    `n_vocab` is the target's: a draft may know padding tokens beyond it.
+    """
+
+    def __init__(self, context: DraftContext, settings: DraftSettings, n_vocab: int) -> None:
+        self._context = context
+        self._settings = settings
+        self._width = min(n_vocab, context.n_vocab)
+        self._sampling = Sampling()
+        self._broken = ""
+
+    @property
+    def name(self) -> str:
+        """The spec type."""
+        return NAME
+
+    @property
+    def needs(self) -> Needs:
+        """A model of its own."""
+        return Needs(
+            k_max=self._settings.n_max,
+            draft_model=True,
+            gives_laws=self._settings.sampling == "sampled",
+        )
+
+    def begin(self, tokens: Sequence[int], sampling: Sampling) -> None:
+        """Read the prompt but for its last token; the common prefix of the last one is kept."""
+        self._sampling = sampling
+        self._context.follow(tokens[: min(len(tokens) - 1, self._context.n_ctx)])
+
+    def propose(self, tokens: Sequence[int], limit: int) -> Draft:
+        """One pass of the draft per token; the first also reads what it has not seen yet."""
+        limit = min(limit, self._settings.n_max, self._context.n_ctx - len(tokens))
+        if limit < 1:
+            return nothing(NAME, "the draft's context is full")
+        drafted: list[int] = []
+        laws: list[Law] = []
+        unread = list(tokens[len(self._context.tokens) :])
+        while len(drafted) < limit:
+            row = self._context.extend(unread)[: self._width]
+            token, drawn_from = self._next(row, tokens, drafted)
+            if token is None:
+                break
+            drafted.append(token)
+            if drawn_from is not None:
+                laws.append(drawn_from)
+            unread = [token]
+        if len(drafted) < self._settings.n_min and not laws:
+            return nothing(NAME, f"fewer than {self._settings.n_min} tokens above p-min")
+        if not drafted:
+            return nothing(NAME, f"nothing above p-min {self._settings.p_min:g}")
+        return Draft(tuple(drafted), NAME, laws=tuple(laws) if laws else None)
+
+    def _next(
+        self, row: Logits, tokens: Sequence[int], drafted: list[int]
+    ) -> tuple[int | None, Law | None]:
+        """The next token and the law it was drawn from (None: a point mass); no token: stop."""
+        sampling, p_min = self._sampling, self._settings.p_min
+        recent = [*tokens[-sampling.penalty_last_n :], *drafted] if sampling.penalised else []
+        if sampling.greedy or self._settings.sampling == "greedy":
+            token = best(row, recent, sampling)
+            if p_min > 0 and _probability(row, token) < p_min:
+                return None, None
+            return token, None
+        drawn_from = law(row, recent, sampling)
+        if drawn_from.probs.max() < p_min:
+            return None, None
+        position = len(tokens) + len(drafted)
+        return drawn_from.draw(uniform(sampling.seed, position, Stream.DRAFT)), drawn_from
+
+    def observe(self, target_pass: TargetPass) -> None:
+        """Nothing of the target's pass is needed."""
+
+    def settle(self, outcome: Outcome) -> None:
+        """Give up what the target rejected; what it added is read at the next `propose`."""
+        before = outcome.length - len(outcome.emitted)
+        if len(self._context.tokens) > before:  # only after a draft of its own
+            self._context.cut(before + outcome.accepted)
+
+    def close(self) -> None:
+        """The session owns the context and closes it."""
+
+
+def _probability(row: Logits, token: int) -> float:
+    """Softmax probability of one token."""
+    import numpy as np
+
+    return float(1.0 / np.exp(row - row[token]).sum())

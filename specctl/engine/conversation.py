@@ -1,0 +1,113 @@
+"""A chat as turns: files in messages, what fits the context, what goes when it is full."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from specctl.engine.session import Session
+from specctl.engine.thinking import CLOSE, OPEN
+from specctl.errors import ContextFullError, UsageError
+
+_ATTACHMENT = re.compile(r"(?:(?<=\s)|^)@(\S+)")
+_MAX_ATTACHMENT = 4 * 1024 * 1024  # bytes; beyond any context
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What to generate from. `dropped` oldest turns no longer fit; `thinking`: it opens a think tag.
+
+    `room` is what the context has left for the answer, tokens.
+    """
+
+    tokens: tuple[int, ...]
+    dropped: int
+    room: int
+    thinking: bool
+
+
+class Conversation:
+    """Turns of one chat. A turn that fails leaves the conversation as it was."""
+
+    def __init__(self, session: Session, system: str | None = None) -> None:
+        self._session = session
+        self.system = system
+        self._turns: list[tuple[str, str]] = []  # (user, assistant)
+
+    def prompt(self, user: str, *, reserve: int, think: bool | None = None) -> Prompt:
+        """The prompt for the next turn; the oldest turns go until `reserve` tokens are free.
+
+        Raises:
+            ContextFullError: this message alone does not fit.
+        """
+        n_ctx = self._session.n_ctx
+        dropped = 0
+        while True:
+            messages = self._messages(user)
+            tokens = self._session.chat(messages, think)
+            room = n_ctx - len(tokens)
+            if room >= reserve or (not self._turns and room > 0):
+                break
+            if not self._turns:
+                raise ContextFullError(
+                    f"this message is {len(tokens)} tokens, the context holds {n_ctx}",
+                    "a larger --ctx, or a shorter message",
+                )
+            self._turns.pop(0)
+            dropped += 1
+        text = self._session.template.text(messages, think=think)
+        return Prompt(tokens, dropped, room, thinking=text.rstrip().endswith(OPEN))
+
+    def _messages(self, user: str) -> list[dict[str, str]]:
+        messages = [{"role": "system", "content": self.system}] if self.system else []
+        for asked, answered in self._turns:
+            messages.append({"role": "user", "content": asked})
+            messages.append({"role": "assistant", "content": answered})
+        return [*messages, {"role": "user", "content": user}]
+
+    def add(self, user: str, answer: str) -> None:
+        """Remember a turn, without the thinking."""
+        self._turns.append((user, _without_thinking(answer)))
+
+    def reset(self) -> None:
+        """Forget all turns; the system text stays."""
+        self._turns.clear()
+
+    @property
+    def turns(self) -> int:
+        """Turns that are remembered."""
+        return len(self._turns)
+
+
+def _without_thinking(answer: str) -> str:
+    if CLOSE in answer:
+        return answer.rpartition(CLOSE)[2].strip()
+    return answer.partition(OPEN)[0].strip() if OPEN in answer else answer.strip()
+
+
+def attach_files(message: str) -> str:
+    """Replace each `@path` that names a file by its contents, fenced and with its name.
+
+    Raises:
+        UsageError: it is a file but no text, too large, or cannot be read.
+    """
+
+    def contents(match: re.Match[str]) -> str:
+        path = Path(match[1]).expanduser()
+        if not path.is_file():
+            return match[0]  # an @handle, not a file
+        return f"\n{path.name}:\n```\n{_read_text(path)}\n```\n"
+
+    return _ATTACHMENT.sub(contents, message)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        if path.stat().st_size > _MAX_ATTACHMENT:
+            raise UsageError(f"@{path} is larger than {_MAX_ATTACHMENT >> 20} MiB")
+        return path.read_text(encoding="utf-8").rstrip("\n")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"@{path} is not UTF-8 text") from error
+    except OSError as error:
+        raise UsageError(f"cannot read @{path}: {error.strerror}") from error
