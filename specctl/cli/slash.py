@@ -1,0 +1,119 @@
+"""The commands of a chat: /spec, /k, /stats, /system, /reset, /help, /quit."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from specctl.cli.render import number, percent
+from specctl.errors import UsageError
+from specctl.metrics import RULE_OF_THUMB
+from specctl.units import format_seconds
+
+if TYPE_CHECKING:
+    from specctl.cli.talk import Talk
+
+
+class Quit(Exception):  # noqa: N818 - not an error
+    """The user wants to leave."""
+
+
+def run_command(talk: Talk, line: str) -> None:
+    """Run one slash command.
+
+    Raises:
+        UsageError: no such command, or an argument it does not take. Quit: the user leaves.
+    """
+    name, _, argument = line.partition(" ")
+    command = _COMMANDS.get(name)
+    if command is None:
+        raise UsageError(f"{name} is not a command", "/help lists them")
+    command[0](talk, argument.strip())
+
+
+def _spec(talk: Talk, argument: str) -> None:
+    spec = talk.session.spec
+    if argument:
+        types = tuple(part.strip() for part in argument.split(",") if part.strip())
+        for note in talk.session.use(dataclasses.replace(spec, types=types)):
+            talk.note(note)
+    now = talk.session.spec
+    talk.note(f"spec type {','.join(now.types)}" + (f", k {now.k}" if now.k else ""))
+
+
+def _k(talk: Talk, argument: str) -> None:
+    if argument:
+        if not argument.isdigit():
+            raise UsageError(f"/k takes a number of tokens, not {argument!r}")
+        for note in talk.session.use(dataclasses.replace(talk.session.spec, k=int(argument))):
+            talk.note(note)
+    talk.note(f"k {talk.session.spec.k or 'as each drafter likes'}")
+
+
+def _stats(talk: Talk, _argument: str) -> None:
+    totals = talk.totals
+    if not totals.cycles:
+        talk.note("nothing generated yet")
+        return
+    talk.note(
+        f"{totals.emitted} tokens in {totals.cycles} cycles, "
+        f"{number(totals.tokens_per_second, '.1f')} tok/s, "
+        f"{number(totals.tokens_per_pass)} tokens per pass"
+    )
+    if totals.drafted_cycles:
+        positions = " ".join(f"{p * 100:.0f}" for p in totals.acceptance_by_position[:12])
+        talk.note(
+            f"drafted {totals.drafted}, accepted {totals.accepted} "
+            f"(α {percent(totals.acceptance_rate)}), coverage {percent(totals.coverage)}"
+        )
+        talk.note(f"acceptance by position: {positions} %")
+        talk.note(
+            f"accepted per cycle {number(totals.accepted_per_cycle)}; break-even measured "
+            f"{number(totals.break_even)}, rule of thumb {RULE_OF_THUMB:.1f}"
+        )
+        talk.note(
+            f"cycle: draft {percent(totals.draft_share)}, verify {percent(totals.verify_share)}; "
+            f"net gain {_signed_seconds(totals.net_gain)}"
+        )
+    reasons = Counter((cycle.decision.action, cycle.decision.reason) for cycle in talk.last_cycles)
+    for (action, reason), count in reasons.most_common(4):
+        talk.note(f"last {len(talk.last_cycles)} cycles: {count} {action} ({reason or 'k'})")
+
+
+def _signed_seconds(seconds: float) -> str:
+    return ("+" if seconds >= 0 else "") + format_seconds(seconds)
+
+
+def _system(talk: Talk, argument: str) -> None:
+    talk.conversation.system = argument or None
+    _reset(talk, "")
+
+
+def _reset(talk: Talk, _argument: str) -> None:
+    talk.conversation.reset()
+    talk.note(
+        "a new conversation" + (" with the system message" if talk.conversation.system else "")
+    )
+
+
+def _help(talk: Talk, _argument: str) -> None:
+    for name, (_, usage) in _COMMANDS.items():
+        talk.note(f"{name:8} {usage}")
+    talk.note("@file    in a message stands for the file's text")
+
+
+def _quit(_talk: Talk, _argument: str) -> None:
+    raise Quit
+
+
+_COMMANDS: dict[str, tuple[Callable[[Talk, str], None], str]] = {
+    "/spec": (_spec, "TYPE[,TYPE…]: draft this way from now on; alone: say which"),
+    "/k": (_k, "N: most tokens drafted per cycle"),
+    "/stats": (_stats, "what drafting brought so far, and why"),
+    "/system": (_system, "TEXT: set the system message, start over"),
+    "/reset": (_reset, "forget the conversation"),
+    "/help": (_help, "this"),
+    "/quit": (_quit, "leave (also Ctrl-D)"),
+}
