@@ -16,7 +16,6 @@ from specctl.drafters.small_model import DraftContext, SmallModel
 from specctl.errors import UsageError
 from specctl.settings import SpecSettings
 
-
 _CACHE_K_MAX = 8  # llama.cpp's fixed draft length
 
 
