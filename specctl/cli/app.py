@@ -21,6 +21,7 @@ from specctl.errors import SpecctlError
 
 # name → (module:function, one line for `specctl --help`)
 COMMANDS = {
+    "doctor": ("specctl.cli.doctor:doctor", "What is this machine, and what can it run?"),
     "chat": ("specctl.cli.chat:chat", "Chat with a model; see which tokens were drafted."),
     "bench": ("specctl.cli.bench:bench", "Measure whether speculation pays, against plain."),
     "pull": ("specctl.cli.pull:pull", "Fetch a whole pair; resumes where it stopped."),

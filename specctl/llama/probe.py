@@ -16,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import importlib.metadata
+import importlib.util
 import json
 import re
 import struct
@@ -27,7 +28,7 @@ from typing import Any
 
 from specctl.enginefacts import EngineDevice, EngineFacts
 from specctl.errors import EngineMissingError
-from specctl.llama.api import library, symbol
+from specctl.llama.api import INSTALL_HINT, library, symbol
 
 _KINDS = {0: "cpu", 1: "gpu", 2: "igpu", 3: "accel", 4: "meta"}
 _UNKNOWN = "unknown model architecture"
@@ -196,6 +197,9 @@ def _version() -> str:
 
 def main() -> None:
     """Print the facts, or the reason why there are none."""
+    if importlib.util.find_spec("llama_cpp") is None:
+        print(json.dumps({"reason": "llama-cpp-python is not installed", "hint": INSTALL_HINT}))
+        return
     try:
         answer = dataclasses.asdict(facts())
         known = answer["architectures"]
