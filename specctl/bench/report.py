@@ -7,11 +7,13 @@ token); of a prompt's repeats the median of seconds per token counts, times the 
 **Spread**: the smallest and largest speed-up of a single repeat, each from that repeat's runs alone
 (its plain and its speculative runs followed each other, so a slow minute hits both).
 
-**Noise**: (largest - smallest) / median of the total rate over the repeats, of plain or of the arm,
-whichever is more; never below 2 %. With one repeat nothing is known of it, and ±10 % is assumed.
+**Noise**: half the width of the 95 % interval of those single repeats' speed-ups (Student's t, on
+the log scale), never below 2 %. With one repeat nothing is known of it, and ±10 % is assumed, on
+top of what single-token passes themselves (cycles without a draft, at least 8 in each arm) differed
+between the runs of plain and of the arm: there the machine changed its pace, not the drafter.
 
-**Verdict**: faster or slower only if the speed-up is further from 1 than the noise *and* every
-single repeat lies on the same side of 1. Everything else is "no difference shown".
+**Verdict**: faster or slower only if the speed-up is further from 1 than the noise. Everything else
+is "no difference shown".
 """
 
 from __future__ import annotations
@@ -29,6 +31,9 @@ from specctl.metrics import Totals, merge
 
 NOISE_FLOOR = 0.02
 ONE_RUN_BAND = 0.10
+# Student's t, two-sided 95 %, for 1, 2, … 10 degrees of freedom; the last one serves beyond
+_T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+ENOUGH_SINGLE = 8  # passes from which a pace is taken
 NOTABLE = 1.3  # a prompt above this is named
 
 Verdict = Literal["faster", "no difference shown", "slower"]
@@ -243,8 +248,8 @@ def speed(keys: Sequence[str], arm: str, table: Runs) -> Speed:
         for name in (PLAIN, arm)
     )
     each = [ours / plain for ours, plain in zip(rates, plain_rates, strict=True)]
-    noise = _noise(plain_rates, rates)
     alone = repeats < 2
+    noise = _assumed_noise(known, arm, table) if alone else _noise(each)
     return Speed(
         plain_rate=plain_rate,
         rate=rate,
@@ -253,7 +258,7 @@ def speed(keys: Sequence[str], arm: str, table: Runs) -> Speed:
         high=None if alone else max(each),
         noise=noise,
         repeats=repeats,
-        verdict=verdict(rate / plain_rate, each, noise),
+        verdict=verdict(rate / plain_rate, noise),
     )
 
 
@@ -272,17 +277,27 @@ def _rate_of_repeat(keys: Sequence[str], arm: str, table: Runs, repeat: int) -> 
     return sum(len(run.tokens) for run in runs) / sum(run.seconds for run in runs)
 
 
-def _noise(*arms: Sequence[float]) -> float:
-    if len(arms[0]) < 2:
-        return ONE_RUN_BAND
-    ranges = [(max(rates) - min(rates)) / statistics.median(rates) for rates in arms]
-    return max(NOISE_FLOOR, *ranges)
+def _assumed_noise(keys: Sequence[str], arm: str, table: Runs) -> float:
+    paces = []
+    for name in (PLAIN, arm):
+        runs = [run for key in keys for run in table[key, name]]
+        passes = sum(run.single_passes for run in runs)
+        if passes < ENOUGH_SINGLE:
+            return ONE_RUN_BAND
+        paces.append(sum(run.single_seconds for run in runs) / passes)
+    drift = max(paces) / min(paces) if min(paces) > 0 else 1.0
+    return (1 + ONE_RUN_BAND) * drift - 1
 
 
-def verdict(speedup: float, each: Sequence[float], noise: float) -> Verdict:
-    """The word for a speed-up, its single repeats and the noise; symmetric in faster and slower."""
+def _noise(speedups: Sequence[float]) -> float:
+    logs = [math.log(one) for one in speedups]
+    t = _T95[min(len(logs) - 1, len(_T95)) - 1]
+    half = t * statistics.stdev(logs) / math.sqrt(len(logs))
+    return max(NOISE_FLOOR, math.expm1(half))
+
+
+def verdict(speedup: float, noise: float) -> Verdict:
+    """The word for a speed-up and its noise; symmetric in faster and slower."""
     if abs(math.log(speedup)) <= math.log1p(noise):
         return "no difference shown"
-    if speedup > 1:
-        return "faster" if min(each) > 1 else "no difference shown"
-    return "slower" if max(each) < 1 else "no difference shown"
+    return "faster" if speedup > 1 else "slower"

@@ -112,6 +112,7 @@ class Run:
     prompt_seconds: float
     passes: tuple[Pass, ...]
     undrafted: tuple[tuple[str, int], ...]  # (reason, cycles) of the cycles without a draft
+    single_seconds: float  # target passes of those cycles, Σ t_v: the machine's pace in this run
     finish: str
     notes: tuple[str, ...] = ()
 
@@ -119,6 +120,11 @@ class Run:
     def key(self) -> RunKey:
         """Which one it is."""
         return self.prompt.key, self.arm, self.repeat
+
+    @property
+    def single_passes(self) -> int:
+        """Cycles without a draft."""
+        return sum(count for _, count in self.undrafted)
 
     @property
     def seconds(self) -> float:
@@ -237,7 +243,8 @@ def _collect(records: Sequence[Record], task: _Task) -> Run:
         raise EngineError(f"{where} did not finish: {finished.detail if finished else 'no end'}")
     if not cycles:
         raise EngineError(f"{where} generated nothing: {finished.detail or finished.reason}")
-    undrafted = Counter(cycle.decision.reason for cycle in cycles if not cycle.drafted)
+    single = [cycle for cycle in cycles if not cycle.drafted]
+    undrafted = Counter(cycle.decision.reason for cycle in single)
     return Run(
         prompt=task.prompt,
         arm=task.arm.name,
@@ -249,6 +256,7 @@ def _collect(records: Sequence[Record], task: _Task) -> Run:
         prompt_seconds=sum(r.seconds for r in records if isinstance(r, PromptDone)),
         passes=tuple(Pass(cycle.drafted, len(cycle.emitted)) for cycle in cycles),
         undrafted=tuple(undrafted.most_common()),
+        single_seconds=sum(cycle.t_v for cycle in single),
         finish=finished.reason,
         notes=next((r.notes for r in records if isinstance(r, Started)), ()),
     )
