@@ -20,8 +20,8 @@ _DEFAULTS: dict[str, tuple[str, int | None, int | None, bool, bool]] = {
     "plamo2": ("plamo2", 1, 2, False, False),
 }
 _BOS_BY_PRE = frozenset(
-    ("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2")
-    + ("jina-v5-nano", "tekken", "chameleon")
+    {"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"}
+    | {"jina-v5-nano", "tekken", "chameleon"}
 )
 _NO_BOS_BY_PRE = frozenset({"chatglm-bpe", "glm4", "glm5"})
 
