@@ -22,6 +22,7 @@ from specctl.hub.store import Entry
 from specctl.units import format_bytes, format_seconds
 
 T = TypeVar("T")
+LOOK_UP_ATTEMPTS = 3  # where nobody answers at all, nothing is lost by giving up early
 _SPLIT = re.compile(r"(?P<stem>.*)-(?P<index>\d{5})-of-(?P<total>\d{5})\.gguf")
 
 
@@ -190,8 +191,9 @@ def _patiently(ask: Callable[[], T], policy: FetchPolicy) -> Generator[Note, Non
             return ask()
         except HubError as error:
             attempt += 1
+            hopeless = isinstance(error, NetworkError) and attempt >= LOOK_UP_ATTEMPTS
             wait = policy.wait(attempt, error) if is_transient(error) else None
-            if wait is None:
+            if wait is None or hopeless:
                 raise
             yield Note(f"{error.message}; asking again in {format_seconds(wait)}")
         time.sleep(wait)
@@ -212,7 +214,7 @@ def _offline(files: tuple[Wanted, ...], why: str) -> Job:
         tuple(
             Item(
                 want,
-                RemoteFile(want.repo, want.file, "", entry.size, want.sha256, None),
+                RemoteFile(want.repo, want.file, "", entry.size, want.sha256 or entry.sha256, None),
                 *(store.target_path(want.repo, want.file), entry, 0),
             )
             for want, entry in found

@@ -14,6 +14,7 @@ import re
 import socket
 import ssl
 import time
+import urllib.request
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -172,7 +173,7 @@ def explain_transport(error: Exception, hub: Hub) -> NetworkError:
             "the certificate file that the environment names is not there",
             _in_use(_CERTIFICATES),
         )
-    proxied = [name for name in _PROXIES[:3] if _variable(name)]
+    proxied = _proxies_used(hub.endpoint)
     what = f"{host} cannot be reached"
     if any(isinstance(cause, socket.gaierror) for cause in causes):
         what = f"the name {host} cannot be resolved"
@@ -182,6 +183,14 @@ def explain_transport(error: Exception, hub: Hub) -> NetworkError:
         f"{what}: {reason}",
         "check the connection; " + _in_use((*_PROXIES, "HF_ENDPOINT")),
     )
+
+
+def _proxies_used(endpoint: str) -> list[str]:
+    """The variables by which a request to this address goes through a proxy."""
+    address = urlsplit(endpoint)
+    if urllib.request.proxy_bypass_environment(address.netloc):  # type: ignore[attr-defined]
+        return []
+    return [n for n in (f"{address.scheme.upper()}_PROXY", "ALL_PROXY") if _variable(n)][:1]
 
 
 def _causes(error: BaseException | None) -> list[BaseException]:

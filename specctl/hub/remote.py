@@ -113,11 +113,21 @@ def hub_from_environment(offline: bool = False, timeout: float = 10.0) -> Hub:
     return Hub(endpoint, token, source, timeout=timeout)
 
 
+def _keep_quiet() -> None:
+    """Before huggingface_hub is imported: else it asks the hub for a list of coding agents first.
+
+    That request (2.4) goes to the endpoint that was set at import, and can hold a pull for
+    three seconds where nothing answers.
+    """
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+
+
 def _find_token() -> tuple[str | None, str | None]:
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
         token = "".join((os.environ.get(name) or "").split())
         if token:
             return token, name
+    _keep_quiet()
     from huggingface_hub import get_token
 
     token = get_token() or ""
@@ -137,10 +147,10 @@ def list_repo(hub: Hub, repo: str, revision: str | None = None) -> Listing:
         raise OfflineError(
             f"{repo} would have to be looked up on the hub, and {hub.offline} forbids it"
         )
+    session(hub)
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 
-    session(hub)
     try:
         info = HfApi(endpoint=hub.endpoint, token=hub.token or False).model_info(
             repo, revision=revision, files_metadata=True, timeout=hub.timeout
@@ -171,10 +181,10 @@ def confirm(hub: Hub, remote: RemoteFile) -> RemoteFile:
         DamagedError: another size than listed.
         HubError: refused, or no answer.
     """
+    session(hub)
     from huggingface_hub import get_hf_file_metadata
     from huggingface_hub.errors import HfHubHTTPError
 
-    session(hub)
     try:
         meta = get_hf_file_metadata(
             hub.url(remote), token=hub.token or False, timeout=hub.timeout, endpoint=hub.endpoint
@@ -266,6 +276,7 @@ def session(hub: Hub) -> httpx2.Client:
         CertificateError: a variable names a file that is no certificate.
     """
     global _made_for
+    _keep_quiet()
     from huggingface_hub import get_session, set_client_factory
 
     wanted = tuple(os.environ.get(name) for name in _CLIENT_VARIABLES)

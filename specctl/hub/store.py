@@ -25,7 +25,7 @@ from specctl.hub.progress import Step
 
 OWN = "specctl"
 IMPORTED = "imported"
-Verified = Literal["yes", "no", "changed"]
+Verified = Literal["yes", "unchanged", "changed", "no"]
 _SIDECAR = ".specctl.json"
 _NOT_MODELS = (_SIDECAR, ".part", ".part.json", ".new")
 _RESERVED = '<>:"|?*\\'
@@ -49,8 +49,8 @@ class Sidecar:
 class Entry:
     """A model file on this machine. `where`: specctl, or whose folder it lies in, read-only.
 
-    `verified`: yes, the hash is known and size and time have not changed since; changed, they
-    have; no, there is no hash.
+    `verified`: yes, its hash was the hub's, and size and time of change are as they were then;
+    unchanged, the same for a hash that was only taken here; changed, they differ; no, no hash.
     """
 
     name: str
@@ -122,7 +122,7 @@ def entry_of(path: Path) -> Entry:
         path,
         status.st_size,
         OWN,
-        "yes" if fresh else "changed",
+        ("yes" if sidecar.verified else "unchanged") if fresh else "changed",
         sidecar.repo,
         sidecar.sha256 if fresh else None,
     )

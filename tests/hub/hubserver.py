@@ -128,7 +128,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.hub.requests[f"{self.kind} {self.command}"] += 1
-        self.hub.log.append((self.kind, self.path, dict(self.headers)))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.hub.log.append((self.kind, self.path, headers))
         self.answer(unquote(urlsplit(self.path).path))
 
     def answer(self, path: str) -> None:

@@ -1,0 +1,479 @@
+"""Every fault of the line and the server: nothing lost, nothing half under a final name."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+import shutil
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+from hubserver import TOKEN, File, HubServer
+
+from specctl.errors import HubError
+from specctl.hub import partial, store
+from specctl.hub.errors import (
+    DamagedError,
+    DiskFullError,
+    GatedError,
+    MovedError,
+    NetworkError,
+    NotFoundError,
+    OfflineError,
+    RateLimitError,
+    ServerError,
+    StoreError,
+)
+from specctl.hub.fetch import FetchPolicy
+from specctl.hub.progress import Done, Event, Note, Progress, Ready
+from specctl.hub.pull import pull
+from specctl.hub.remote import Wanted, hub_from_environment
+
+DATA = random.Random(1).randbytes(1_500_000)
+WANT = Wanted("org/model-GGUF", "model-Q4.gguf")
+
+
+@pytest.fixture
+def model(hub: HubServer) -> File:
+    return hub.add(WANT.repo, {WANT.file: DATA, "README.md": File(b"hello", lfs=False)}).files[
+        WANT.file
+    ]
+
+
+def run(policy: FetchPolicy, *wanted: Wanted, offline: bool = False) -> list[Event]:
+    return list(pull(wanted or (WANT,), hub_from_environment(offline), policy))
+
+
+def notes(events: list[Event]) -> str:
+    return "\n".join(event.text for event in events if isinstance(event, Note))
+
+
+def final() -> Path:
+    return store.target_path(WANT.repo, WANT.file)
+
+
+def check_whole(events: list[Event], data: bytes = DATA) -> Ready:
+    done = events[-1]
+    assert isinstance(done, Done)
+    assert done.paths[0].read_bytes() == data
+    assert not partial.part_path(done.paths[0]).exists()
+    ready = next(event for event in events if isinstance(event, Ready))
+    assert ready.verified is True
+    return ready
+
+
+def half_fetched(hub: HubServer, policy: FetchPolicy, size: int) -> None:
+    """Leave a part of `size` bytes behind."""
+    hub.faults.cuts = [size]
+    hub.faults.statuses = []
+    with pytest.raises(NetworkError):
+        run(dataclasses.replace(policy, attempts=1))
+    assert partial.part_path(final()).stat().st_size == size
+    hub.repos[WANT.repo].files[WANT.file].sent = 0
+
+
+def test_whole_file(hub: HubServer, model: File, fast: FetchPolicy) -> None:
+    events = run(fast)
+    assert check_whole(events).fetched == len(DATA)
+    last = [event for event in events if isinstance(event, Progress)][-1]
+    assert (last.done, last.total, last.count) == (len(DATA), len(DATA), 1)
+    sidecar = store.read_sidecar(final())
+    assert sidecar is not None
+    assert (sidecar.sha256, sidecar.verified, sidecar.commit) == (model.sha256, True, "1" * 40)
+    assert sorted(p.name for p in final().parent.iterdir()) == [
+        "model-Q4.gguf",
+        "model-Q4.gguf.specctl.json",
+    ]
+
+
+def test_second_pull_fetches_nothing(hub: HubServer, model: File, fast: FetchPolicy) -> None:
+    run(fast)
+    assert check_whole(run(fast)).fetched == 0
+    assert model.sent == len(DATA)
+
+
+def test_cut_lines_are_resumed_at_the_byte(hub: HubServer, model: File, fast: FetchPolicy) -> None:
+    hub.faults.cuts = [200_000, 1, 700_001]
+    events = run(fast)
+    check_whole(events)
+    assert model.sent == len(DATA)
+    assert "resuming at byte 900002" in notes(events)
+
+
+def test_a_cut_without_progress_gives_up(hub: HubServer, model: File, fast: FetchPolicy) -> None:
+    hub.faults.cuts = [1000] + [0] * 20
+    with pytest.raises(NetworkError):
+        run(fast)
+    assert hub.requests["cdn GET"] == 1 + fast.attempts - 1
+    assert not final().exists()
+    assert partial.part_path(final()).read_bytes() == DATA[:1000]
+
+
+def test_stall_at_99_percent(hub: HubServer, model: File, fast: FetchPolicy) -> None:
+    hub.faults.stalls = [len(DATA) * 99 // 100]
+    events = run(fast)
+    check_whole(events)
+    assert model.sent == len(DATA)
+    assert "nothing came for 0.3 s" in notes(events)
+
+
+def test_trickle_counts_as_stall(hub: HubServer, model: File, fast: FetchPolicy) -> None:
+    hub.faults.block, hub.faults.pause = 10, 0.02  # 500 B/s at most, never silent for 0.3 s
+    hub.faults.on_body = lambda: None
+    steps = pull((WANT,), hub_from_environment(), dataclasses.replace(fast, least_rate=5000))
+    note = next(event for event in steps if isinstance(event, Note))
+    assert "bytes came in" in note.text
+    hub.faults.block, hub.faults.pause = 1 << 16, 0.0
+    check_whole(list(steps))
+
+
+def test_windows(hub: HubServer, model: File, fast: FetchPolicy) -> None:
+    check_whole(run(dataclasses.replace(fast, window=400_000, checkpoint=100_000)))
+    assert hub.requests["cdn GET"] == 4
+    assert model.sent == len(DATA)
+
+
+def test_server_that_ignores_ranges(hub: HubServer, model: File, fast: FetchPolicy) -> None:
+    half_fetched(hub, fast, 400_000)
+    hub.faults.no_ranges = True
+    check_whole(run(fast))
+    assert model.sent == len(DATA)  # all of it again: skipped through, not appended
+
+
+def test_ignored_range_and_another_beginning(
+    hub: HubServer, model: File, fast: FetchPolicy
+) -> None:
+    half_fetched(hub, fast, 400_000)
+    with open(partial.part_path(final()), "r+b") as part:
+        part.write(b"other")
+    hub.faults.no_ranges = True
+    events = run(fast)
+    check_whole(events)
+    assert "not the beginning" in notes(events)
+
+
+def test_server_that_refuses_ranges(hub: HubServer, model: File, fast: FetchPolicy) -> None:
+    half_fetched(hub, fast, 400_000)
+    hub.faults.refuse_ranges = True
+    check_whole(run(fast))
+
+
+def test_part_damaged_on_disk_is_fetched_once_more(
+    hub: HubServer, model: File, fast: FetchPolicy
+) -> None:
+    half_fetched(hub, fast, 400_000)
+    with open(partial.part_path(final()), "r+b") as part:
+        part.write(b"other")
+    events = run(fast)
+    check_whole(events)
+    assert "wrong hash; fetching it once more" in notes(events)
+
+
+def test_wrong_content_never_gets_the_name(hub: HubServer, model: File, fast: FetchPolicy) -> None:
+    model.served = bytes(len(DATA))
+    with pytest.raises(DamagedError, match="wrong hash"):
+        run(fast)
+    assert not final().exists()
+    assert not partial.part_path(final()).exists()
+
+
+@pytest.mark.parametrize("lie", ["listed_size", "linked_size", "content_length"])
+@pytest.mark.parametrize("off", [-1, 1])
+def test_size_lies(hub: HubServer, model: File, fast: FetchPolicy, lie: str, off: int) -> None:
+    setattr(model, lie, len(DATA) + off)
+    with pytest.raises(DamagedError, match="listed with"):
+        run(fast)
+    assert not final().exists()
+    if lie != "content_length":  # known from the headers alone: before byte 1
+        assert model.sent == 0
+
+
+def test_more_bytes_than_announced(hub: HubServer, model: File, fast: FetchPolicy) -> None:
+    half_fetched(hub, fast, 400_000)
+    model.served = DATA + b"more"
+    with pytest.raises(DamagedError, match="listed with"):
+        run(fast)
+    assert not final().exists()
+
+
+def test_part_longer_than_the_file_starts_over(
+    hub: HubServer, model: File, fast: FetchPolicy
+) -> None:
+    half_fetched(hub, fast, 400_000)
+    with open(partial.part_path(final()), "ab") as part:
+        part.write(bytes(len(DATA)))
+    events = run(fast)
+    check_whole(events)
+    assert "longer" in notes(events)
+
+
+def test_changed_between_runs_starts_over(hub: HubServer, model: File, fast: FetchPolicy) -> None:
+    half_fetched(hub, fast, 400_000)
+    model.data = DATA[::-1]
+    hub.repos[WANT.repo].commit = "2" * 40
+    events = run(fast)
+    check_whole(events, DATA[::-1])
+    assert "changed on the hub; starting at byte 0" in notes(events)
+
+
+def test_new_commit_with_the_same_content_resumes(
+    hub: HubServer, model: File, fast: FetchPolicy
+) -> None:
+    half_fetched(hub, fast, 400_000)
+    hub.repos[WANT.repo].commit = "2" * 40
+    check_whole(run(fast))
+    assert model.sent == len(DATA) - 400_000
+
+
+def test_changed_under_the_pull(hub: HubServer, model: File, fast: FetchPolicy) -> None:
+    def change() -> None:
+        model.data = DATA[::-1]
+        hub.repos[WANT.repo].commit = "2" * 40
+
+    hub.faults.cuts, hub.faults.on_body = [400_000], change
+    events = run(fast)
+    check_whole(events, DATA[::-1])
+    assert "looking it up again" in notes(events)
+
+
+def test_another_hash_than_listed(hub: HubServer, model: File, fast: FetchPolicy) -> None:
+    model.etag = "0" * 64
+    with pytest.raises(MovedError):
+        run(fast)
+    assert model.sent == 0
+
+
+def test_stored_copy_is_replaced_when_the_hub_has_a_new_one(
+    hub: HubServer, model: File, fast: FetchPolicy
+) -> None:
+    run(fast)
+    model.data = DATA[::-1]
+    hub.repos[WANT.repo].commit = "2" * 40
+    events = run(fast)
+    check_whole(events, DATA[::-1])
+    assert "the stored copy is not what the hub has now" in notes(events)
+
+
+def test_after_a_reboot_only_flushed_bytes_count(
+    hub: HubServer, model: File, fast: FetchPolicy
+) -> None:
+    half_fetched(hub, fast, 400_000)
+    path = final().with_name(final().name + ".part.json")
+    journal = json.loads(path.read_text())
+    assert journal["durable"] == 400_000
+    path.write_text(json.dumps({**journal, "durable": 300_000, "boot": "another"}))
+    events = run(fast)
+    check_whole(events)
+    assert model.sent == len(DATA) - 300_000
+    assert "restarted since" in notes(events)
+
+
+def test_part_without_journal_is_not_trusted(
+    hub: HubServer, model: File, fast: FetchPolicy
+) -> None:
+    half_fetched(hub, fast, 400_000)
+    final().with_name(final().name + ".part.json").write_text("{")
+    check_whole(run(fast))
+    assert model.sent == len(DATA)
+
+
+@pytest.mark.parametrize("where", ["api_statuses", "resolve_statuses", "statuses"])
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_transient_refusals(
+    hub: HubServer, model: File, fast: FetchPolicy, where: str, status: int
+) -> None:
+    setattr(hub.faults, where, [(status, {})] * 2)
+    check_whole(run(fast))
+
+
+def test_retry_after_is_waited_for(hub: HubServer, model: File, fast: FetchPolicy) -> None:
+    hub.faults.api_statuses = [(429, {"Retry-After": "1"})]
+    events = run(fast)
+    check_whole(events)
+    assert "again in 1.0 s" in notes(events)
+    assert events[-1].seconds >= 1  # type: ignore[union-attr]
+
+
+def test_retry_after_beyond_patience(hub: HubServer, model: File, fast: FetchPolicy) -> None:
+    hub.faults.statuses = [(429, {"Retry-After": "3600"})]
+    with pytest.raises(RateLimitError, match="again in 1 h") as caught:
+        run(fast)
+    assert "HF_TOKEN" in (caught.value.hint or "")
+    assert not final().exists()
+
+
+def test_expired_storage_address_is_asked_for_again(
+    hub: HubServer, model: File, fast: FetchPolicy
+) -> None:
+    hub.faults.statuses = [(403, {})]
+    events = run(fast)
+    check_whole(events)
+    assert "storage behind the hub answered 403" in notes(events)
+
+
+def test_lasting_server_error(hub: HubServer, model: File, fast: FetchPolicy) -> None:
+    hub.faults.api_statuses = [(500, {})] * 50
+    with pytest.raises(ServerError, match="500"):
+        run(fast)
+
+
+def test_token_goes_to_the_hub_only(
+    hub: HubServer, model: File, fast: FetchPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    check_whole(run(fast))
+    seen: dict[str, set[str | None]] = {}
+    for kind, _, headers in hub.log:
+        seen.setdefault(kind, set()).add(headers.get("authorization"))
+    assert seen == {"api": {f"Bearer {TOKEN}"}, "cdn": {None}}
+
+
+def test_gated_draft_is_refused_before_byte_1_of_the_target(
+    hub: HubServer, model: File, fast: FetchPolicy
+) -> None:
+    hub.add("org/gated", {"draft.gguf": b"d"}, gated=True)
+    with pytest.raises(GatedError):
+        run(fast, WANT, Wanted("org/gated", "draft.gguf"))
+    assert model.sent == 0
+
+
+def test_small_file_by_git_hash(hub: HubServer, model: File, fast: FetchPolicy) -> None:
+    readme = Wanted(WANT.repo, "README.md")
+    check_whole(run(fast, readme), b"hello")
+    hub.repos[WANT.repo].files["README.md"].data = b"jello"
+    check_whole(run(fast, readme), b"jello")
+
+
+def test_mirror_without_sizes(hub: HubServer, model: File, fast: FetchPolicy) -> None:
+    hub.repos[WANT.repo].sizes = False
+    check_whole(run(fast))
+
+
+def test_hub_without_hashes_is_said(hub: HubServer, model: File, fast: FetchPolicy) -> None:
+    hub.faults.no_hash = True
+    hub.repos[WANT.repo].files[WANT.file].lfs = False
+    events = run(fast)
+    assert "not verified" in notes(events)
+    assert [e.verified for e in events if isinstance(e, Ready)] == [None]
+
+
+def test_login_page_in_between(hub: HubServer, model: File, fast: FetchPolicy) -> None:
+    hub.faults.html = True
+    with pytest.raises(HubError, match="does not answer like a hub"):
+        run(fast)
+
+
+def test_pair_is_one_job(hub: HubServer, model: File, fast: FetchPolicy) -> None:
+    hub.add("org/draft", {"draft.gguf": b"d" * 1000})
+    events = run(fast, WANT, Wanted("org/draft", "draft.gguf"))
+    bars = [event for event in events if isinstance(event, Progress)]
+    assert {bar.total for bar in bars} == {len(DATA) + 1000}
+    assert bars[-1].done == len(DATA) + 1000
+    assert [event.index for event in bars] == sorted(event.index for event in bars)
+
+
+# ---------------------------------------------------------------- splits
+
+
+def split_repo(hub: HubServer, numbers: tuple[int, ...]) -> list[str]:
+    names = [f"Q8/big-{n:05d}-of-00003.gguf" for n in numbers]
+    hub.add("org/big", {name: name.encode() * 100 for name in names})
+    return names
+
+
+def test_one_part_pulls_all(hub: HubServer, fast: FetchPolicy) -> None:
+    names = split_repo(hub, (1, 2, 3))
+    done = run(fast, Wanted("org/big", names[1]))[-1]
+    assert isinstance(done, Done)
+    assert [path.name for path in done.paths] == [name.rpartition("/")[2] for name in names]
+    assert done.total == sum(len(name) * 100 for name in names)
+    assert hub.requests["api GET"] == 1 + 3  # one listing, one address per part
+
+
+def test_incomplete_set_is_refused_before_byte_1(hub: HubServer, fast: FetchPolicy) -> None:
+    names = split_repo(hub, (1, 3))
+    with pytest.raises(NotFoundError, match="only 2 of the 3 parts"):
+        run(fast, Wanted("org/big", names[0]))
+    assert hub.sent == 0
+
+
+# ---------------------------------------------------------------- disk
+
+
+def test_no_room_is_refused_with_numbers(
+    hub: HubServer, model: File, fast: FetchPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = namedtuple("usage", "total used free")
+    asked = []
+
+    def free(folder: Path) -> object:
+        asked.append(folder)
+        return usage(0, 0, len(DATA))  # exactly the file, but no margin
+
+    monkeypatch.setattr(shutil, "disk_usage", free)
+    with pytest.raises(DiskFullError, match=r"1\.4 MiB to fetch and 16\.0 MiB margin, 1\.4 MiB"):
+        run(fast)
+    assert model.sent == 0
+    assert final().is_relative_to(asked[0])
+
+
+def test_bytes_that_are_here_need_no_room(
+    hub: HubServer, model: File, fast: FetchPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half_fetched(hub, fast, 1_400_000)
+    usage = namedtuple("usage", "total used free")
+    room = 100_000 + 16 * 1024**2
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(0, 0, room))
+    check_whole(run(fast))
+
+
+def test_store_that_is_no_folder(
+    hub: HubServer, model: File, fast: FetchPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("SPECCTL_MODELS", str(tmp_path / "file" / "models"))
+    with pytest.raises(StoreError, match="cannot write"):
+        run(fast)
+
+
+@pytest.mark.parametrize("name", ["../../evil.gguf", "/etc/evil.gguf", "a\\..\\b.gguf"])
+def test_names_cannot_leave_the_store(hub: HubServer, fast: FetchPolicy, name: str) -> None:
+    hub.add("org/evil", {name: b"x"})
+    with pytest.raises(StoreError, match="file name"):
+        run(fast, Wanted("org/evil", name))
+
+
+# ---------------------------------------------------------------- offline
+
+
+def test_offline_says_what_it_would_need(hub: HubServer, model: File, fast: FetchPolicy) -> None:
+    run(fast)
+    hub.requests.clear()
+    check_whole(run(fast, offline=True))
+    other = Wanted(WANT.repo, "other.gguf", size=3 << 30)
+    with pytest.raises(OfflineError, match=r"other\.gguf \(3\.0 GiB\)"):
+        run(fast, WANT, other, offline=True)
+    assert not hub.requests
+
+
+def test_offline_variable_is_read_when_asked(
+    hub: HubServer, model: File, fast: FetchPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(fast)  # huggingface_hub is imported by now
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(OfflineError, match="HF_HUB_OFFLINE"):
+        run(fast, Wanted(WANT.repo, "README.md"))
+
+
+def test_no_network_uses_what_is_here(
+    hub: HubServer, model: File, fast: FetchPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(fast)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    events = run(fast)
+    check_whole(events)
+    assert "using the files that are here" in notes(events)
+    with pytest.raises(NetworkError, match="cannot be reached"):
+        run(fast, Wanted(WANT.repo, "README.md"))
