@@ -120,10 +120,15 @@ class SmallModel:
         """Nothing of the target's pass is needed."""
 
     def settle(self, outcome: Outcome) -> None:
-        """Give up what the target rejected; what it added is read at the next `propose`."""
+        """Give up what the target rejected; what it added is read at the next `propose`.
+
+        A draft of its own that was dropped (`n_min`) goes whole, also where another drafter of the
+        chain then drafted.
+        """
         before = outcome.length - len(outcome.emitted)
-        if len(self._context.tokens) > before:  # only after a draft of its own
-            self._context.cut(before + outcome.accepted)
+        if len(self._context.tokens) > before:
+            mine = outcome.draft.source == NAME
+            self._context.cut(before + (outcome.accepted if mine else 0))
 
     def close(self) -> None:
         """The session owns the context and closes it."""
