@@ -27,6 +27,12 @@ class Selection:
     draft: Draft | None = None
     draft_model: Model | None = None
     draft_file: ModelFile | None = None
+    k: int | None = None  # a draft length other than usual
+
+    @property
+    def files(self) -> tuple[ModelFile, ...]:
+        """What to fetch: the target's file, then the draft's own."""
+        return (self.file,) if self.draft_file is None else (self.file, self.draft_file)
 
     @property
     def name(self) -> str:
@@ -76,16 +82,17 @@ class Catalog:
             return Selection(model, file, method)
         for draft in model.drafts:
             if draft.method == method:
-                selection = self._drafted(model, file, draft)
+                selection = self.drafted(model, file, draft)
                 if selection is not None:
                     return selection
-        ways = sorted({d.method for d in model.drafts if self._drafted(model, file, d)})
+        ways = sorted({d.method for d in model.drafts if self.drafted(model, file, d)})
         raise UsageError(
             f"{model.id} has no ready file for {method}",
             "ready: " + ", ".join(["ngram-mod", *ways]),
         )
 
-    def _drafted(self, model: Model, file: ModelFile, draft: Draft) -> Selection | None:
+    def drafted(self, model: Model, file: ModelFile, draft: Draft) -> Selection | None:
+        """The target's file with one of its drafts, or None where no file of it is known."""
         if draft.embedded:
             return Selection(model, file, draft.method, draft) if file.mtp else None
         if draft.model is not None:

@@ -1,0 +1,132 @@
+"""The speed of one configuration: what its passes read, and where its acceptance is from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specctl.plan.acceptance import expected_acceptance, expected_gain
+from specctl.plan.budget import Budget, Fit
+from specctl.plan.catalog import Catalog, Selection
+from specctl.plan.profile import Model, ModelFile
+from specctl.plan.quality import is_low_bit
+from specctl.plan.speed import Load, Pace, Parts, Prediction, from_speedup, predict
+
+BLOCK_DRAFTERS = frozenset({"draft-dflash", "draft-dspark"})
+NGRAM_K = 8  # rows priced for an n-gram draft; hits are longer only on copied text
+MODEL_K_MAX = 8
+OUTPUT_HEAD_BYTES = 210 / 256  # a weight of an output head in Q6_K, as llama.cpp's quants keep it
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """The estimate, and the sentence that says what acceptance or gain it rests on."""
+
+    prediction: Prediction
+    source: str
+
+
+def expert_bytes(model: Model, size: int) -> int:
+    """Bytes of a file that are routed experts.
+
+    From the tensor sizes where a profile has them; else from the parameter counts: total P and
+    active A with e of E experts used give X = (P - A) / (1 - e/E) expert parameters.
+    """
+    shape = model.shape
+    if shape is None or not shape.n_expert:
+        return 0
+    if model.expert_share is not None:
+        return round(size * model.expert_share)
+    used = shape.n_expert_used / shape.n_expert
+    share = (model.params - model.params_active) / (1 - used) / model.params
+    return round(size * min(share, 1.0))
+
+
+def draft_length(selection: Selection) -> int:
+    """Tokens a draft may have, for which memory is priced: the profile's advice; 0 for none."""
+    if selection.k is not None:
+        return selection.k
+    if selection.method == "none":
+        return 0
+    if selection.method == "draft-simple":
+        return MODEL_K_MAX
+    return (selection.draft.k if selection.draft else None) or NGRAM_K
+
+
+def outlook(
+    catalog: Catalog, selection: Selection, budget: Budget, use: str, found: Fit
+) -> Outlook | None:
+    """The speed of a configuration at its place; None where nothing was measured to go by."""
+    target = target_loads(selection.model, selection.file, budget, found)
+    method = selection.method
+    if method == "none":
+        return Outlook(predict(target, (), (0.0, 0.0), 0), "no draft")
+    k = draft_length(selection)
+    draft, block = draft_loads(selection, budget, found), method in BLOCK_DRAFTERS
+    gain = expected_gain(catalog, selection.model, method, device_class(budget, found), use)
+    if gain is not None:
+        return Outlook(from_speedup(target, gain.span, k, draft, block), gain.source)
+    acceptance = expected_acceptance(catalog, selection.model, method, use)
+    if acceptance is None:
+        return None
+    chosen = None if method == "draft-simple" else k
+    prediction = predict(target, draft, acceptance.span, chosen, block, MODEL_K_MAX)
+    return Outlook(prediction, acceptance.source)
+
+
+def device_class(budget: Budget, found: Fit) -> str:
+    """Which evidence rows compare: cpu, offload, apple or gpu."""
+    if found.place == "CPU":
+        return "cpu"
+    if found.place != "GPU":
+        return "offload"
+    return "apple" if budget.gpu_pace is not None and budget.gpu_pace.kind == "apple" else "gpu"
+
+
+def _pace(budget: Budget, found: Fit) -> Pace:
+    if found.place == "CPU" or budget.gpu_pace is None:
+        return budget.cpu_pace
+    return budget.gpu_pace
+
+
+def target_loads(model: Model, file: ModelFile, budget: Budget, found: Fit) -> Parts:
+    """What a pass of the target reads, at each place; no more than the active parameters."""
+    shape, size = model.shape, file.size or 0
+    assert shape is not None
+    experts = expert_bytes(model, size)
+    dense = float(size - experts)
+    if not experts and model.params_active < model.params:
+        dense = size * model.params_active / model.params  # embeddings that are only looked up
+    low_bit = is_low_bit(file.quant)
+    pace = _pace(budget, found)
+    in_ram = experts * found.cpu_moe / shape.n_layer
+    whole = Load(
+        dense=dense,
+        kv=found.kv_read,
+        experts=experts - in_ram,
+        n_expert=shape.n_expert,
+        n_expert_used=shape.n_expert_used,
+        n_layer=shape.n_layer,
+        low_bit=low_bit,
+        hybrid=shape.is_hybrid,
+    )
+    if not in_ram:
+        return ((whole, pace),)
+    apart = Load(0.0, 0.0, in_ram, shape.n_expert, shape.n_expert_used, 0, low_bit)
+    return (whole, pace), (apart, budget.cpu_pace)
+
+
+def draft_loads(selection: Selection, budget: Budget, found: Fit) -> Parts:
+    """What one pass of the drafter reads; n-grams read nothing that counts."""
+    pace = _pace(budget, found)
+    shape = selection.model.shape
+    if selection.draft_model is not None and selection.draft_file is not None:
+        small = selection.draft_model
+        return target_loads(small, selection.draft_file, budget, found.alone())
+    if selection.draft_file is not None and selection.draft_file.size is not None:
+        return ((Load(float(selection.draft_file.size), n_layer=1), pace),)
+    if selection.method == "draft-mtp" and shape is not None:
+        layer = (selection.file.size or 0) / max(1, shape.n_layer + shape.n_nextn)
+        head = shape.n_vocab * shape.n_embd * OUTPUT_HEAD_BYTES
+        share = shape.n_expert_used / shape.n_expert if shape.n_expert else 1.0
+        return ((Load(layer * share + head, n_layer=1), pace),)
+    return ()

@@ -1,0 +1,171 @@
+"""Which configurations to run on a machine: ranked, explained, with those left out and why.
+
+Ranking: what stays under 8 tok/s last, then by quality class, then by predicted speed. First the
+best configuration of each model, then further ones of the same models. What needs llama-server is
+ranked apart: `specctl chat` cannot run it yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from specctl.errors import UsageError
+from specctl.plan.budget import Budget
+from specctl.plan.candidates import (
+    Configuration,
+    Refusal,
+    Wish,
+    configurations,
+    with_context,
+)
+from specctl.plan.catalog import Catalog
+from specctl.plan.profile import METHODS, USES
+from specctl.plan.speed import middle
+
+ROOMY_CTX = 16384  # below it agents and long chats run out: a judgement
+SMALL_GAIN = 1.1  # a speed-up whose middle stays under this is called no gain
+NOT_CHOSEN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """`ranked` runs in `specctl chat`; `elsewhere` needs llama-server; `refused` says why not."""
+
+    ranked: tuple[Configuration, ...]
+    elsewhere: tuple[Configuration, ...]
+    refused: tuple[Refusal, ...]
+    budget: Budget
+    wish: Wish
+
+
+def recommend(catalog: Catalog, budget: Budget, wish: Wish, top: int = 8) -> Recommendation:
+    """Rank all configurations of the catalogue for one budget.
+
+    Raises:
+        UsageError: a wish that cannot be meant.
+    """
+    check(catalog, wish, top)
+    found: list[Configuration] = []
+    refused: list[Refusal] = []
+    for model in catalog:
+        if model.role == "draft":
+            continue
+        for answer in configurations(catalog, model, budget, wish):
+            if isinstance(answer, Configuration):
+                found.append(answer)
+            else:
+                refused.append(answer)
+    found, older = _without_older(catalog, found)
+    found, useless = _worth_showing(found, budget, wish)
+    if wish.method is not None:
+        found = [one for one in found if one.method == wish.method]
+    ranked = _diverse([one for one in found if one.in_process], top)
+    elsewhere = _diverse([one for one in found if not one.in_process], top)
+    shown = {one.model.id for one in ranked}
+    return Recommendation(
+        ranked=tuple(with_context(one, budget, wish) for one in ranked),
+        elsewhere=elsewhere,
+        refused=_notable([*useless, *older, *refused], shown, ranked),
+        budget=budget,
+        wish=wish,
+    )
+
+
+def check(catalog: Catalog, wish: Wish, top: int) -> None:
+    """Raises UsageError where a wish names something that does not exist."""
+    if wish.use not in USES:
+        raise UsageError(f"{wish.use!r} is not a use", "one of " + ", ".join(USES))
+    if wish.method is not None and wish.method not in METHODS:
+        raise UsageError(
+            f"{wish.method!r} is not a drafting method", "one of " + ", ".join(METHODS)
+        )
+    licences = sorted({model.licence for model in catalog})
+    if wish.licence is not None and wish.licence.lower() not in licences:
+        raise UsageError(f"no model has licence {wish.licence!r}", "one of " + ", ".join(licences))
+    if wish.ctx < 256:
+        raise UsageError(f"a context of {wish.ctx} tokens is too small", "at least 256")
+    if top < 1:
+        raise UsageError(f"--top {top} shows nothing", "at least 1")
+
+
+def _without_older(
+    catalog: Catalog, found: list[Configuration]
+) -> tuple[list[Configuration], list[Refusal]]:
+    """Drop models that have a later generation of the same size here, at no lower class."""
+    best: dict[str, float] = {}
+    for one in found:
+        best[one.model.id] = max(best.get(one.model.id, 0.0), one.quality)
+    keep: list[Configuration] = []
+    refused: dict[str, Refusal] = {}
+    for one in found:
+        newer = one.model.successor
+        while newer is not None and best.get(newer, -1.0) < best[one.model.id]:
+            later = catalog.get(newer)
+            newer = later.successor if later else None
+        if newer is None:
+            keep.append(one)
+        else:
+            reason = f"an older generation of {newer}"
+            refused[one.model.id] = Refusal(one.model.name, reason, one.quality, one.model.id)
+    return keep, list(refused.values())
+
+
+def _worth_showing(
+    found: list[Configuration], budget: Budget, wish: Wish
+) -> tuple[list[Configuration], list[Refusal]]:
+    """Drop drafting that gained nothing where it was measured, or leaves too little context."""
+    plain = {one.model.id: one for one in found if one.method == "none"}
+    keep: list[Configuration] = []
+    refused: list[Refusal] = []
+    for one in found:
+        timed = one if one.in_process else with_context(one, budget, wish)
+        reason = _why_useless(timed, plain.get(one.model.id), budget, wish)
+        if reason is None:
+            keep.append(timed)
+        else:
+            name = f"{one.model.name} {one.selection.file.quant} + {one.method}"
+            refused.append(Refusal(name, reason, one.quality, one.model.id))
+    return keep, refused
+
+
+def _why_useless(
+    one: Configuration, plain: Configuration | None, budget: Budget, wish: Wish
+) -> str | None:
+    if one.method in ("none", "ngram-mod"):
+        return None
+    low, high = one.prediction.speedup
+    if middle((low, high)) < SMALL_GAIN:
+        moe = one.model.params_active < one.model.params
+        what = "no gain shown on MoE" if moe else "no gain to expect"
+        return f"{what}: ≈{low:.2f} to {high:.2f}-fold"
+    if one.in_process or plain is None or one.usable_ctx >= ROOMY_CTX:
+        return None
+    if with_context(plain, budget, wish).usable_ctx > one.usable_ctx:
+        return f"{one.usable_ctx // 1024} K context left"
+    return None
+
+
+def _diverse(found: Iterable[Configuration], top: int) -> tuple[Configuration, ...]:
+    """The best of each model first; where that leaves room, further ones; in rank order."""
+    ordered = sorted(found, key=lambda one: one.sort_key)
+    seen: set[str] = set()
+    first: list[Configuration] = []
+    second: list[Configuration] = []
+    for one in ordered:
+        (second if one.model.id in seen else first).append(one)
+        seen.add(one.model.id)
+    chosen = first[:top] + second[: max(0, top - len(first))]
+    return tuple(sorted(chosen, key=lambda one: one.sort_key))
+
+
+def _notable(
+    refused: Iterable[Refusal], shown: set[str], ranked: tuple[Configuration, ...]
+) -> tuple[Refusal, ...]:
+    """Those a reader would ask for: of the models shown, or as good as the best of them.
+
+    Reasons other than memory first, then what nearly fits.
+    """
+    least = ranked[0].quality if ranked else 0.0
+    unique = {one.name: one for one in refused if one.quality >= least or one.model in shown}
+    return tuple(sorted(unique.values(), key=lambda one: (one.lacking, -one.quality))[:NOT_CHOSEN])
