@@ -24,6 +24,9 @@ COMMANDS = {
     "doctor": ("specctl.cli.doctor:doctor", "What is this machine, and what can it run?"),
     "chat": ("specctl.cli.chat:chat", "Chat with a model; see which tokens were drafted."),
     "bench": ("specctl.cli.bench:bench", "Measure whether speculation pays, against plain."),
+    "inspect": ("specctl.cli.inspect:inspect", "What is this model? From its header alone."),
+    "plan": ("specctl.cli.plan:plan", "What it needs here, part by part, and where it goes."),
+    "check": ("specctl.cli.check:check", "May this draft work for that target?"),
     "pull": ("specctl.cli.pull:pull", "Fetch a whole pair; resumes where it stopped."),
     "models": ("specctl.cli.models:models", "List, verify, remove, import model files."),
 }

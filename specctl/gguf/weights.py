@@ -33,8 +33,11 @@ def spread_evenly(
 ) -> Weights:
     """Weights of which only the total is known, as ≈ equal layers.
 
-    Embedding and output matrix are taken as 2 x n_embd x n_vocab weights at the file's mean bits
-    per weight, at most a quarter of the file each. `expert_share` of each layer is experts.
+    Embedding and output matrix together are taken as 2 x n_embd x n_vocab weights of 4.8 bits, at
+    most half of the file. `expert_share` of each layer is routed experts.
+
+    Raises:
+        ValueError: no layers.
     """
     if n_layer < 1:
         raise ValueError("a model has at least one layer")

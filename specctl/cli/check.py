@@ -1,0 +1,56 @@
+"""`specctl check`: may this draft work for that target? From two headers, before any download."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from specctl.cli.inspect import load_facts
+from specctl.cli.render import err, out
+from specctl.enginefacts import EngineFacts
+from specctl.gguf.pair import PairCheck, check_pair
+from specctl.hardware.engineprobe import probe_engine
+from specctl.units import format_bytes
+
+_STYLES = {"no": "red", "warning": "yellow", "note": ""}
+_SIGNS = {"no": "✗", "warning": "!", "note": "·"}
+
+
+def check(
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="A .gguf file or hf:owner/repo/file.gguf.")
+    ],
+    draft: Annotated[str, typer.Argument(metavar="DRAFT", help="The same, of the draft.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Do this target and this draft fit? Exit code 0 when they do, 1 when not."""
+    ours, our_traffic = load_facts(target)
+    theirs, their_traffic = load_facts(draft)
+    probed = probe_engine()
+    engine = probed if isinstance(probed, EngineFacts) else None
+    found = check_pair(ours, theirs, engine)
+    if as_json:
+        print(json.dumps(asdict(found)))
+    else:
+        _show(found, engine)
+        for traffic in (our_traffic, their_traffic):
+            if traffic is not None:
+                err().print(
+                    f"read by {traffic.requests} requests, {format_bytes(traffic.bytes)}",
+                    style="dim",
+                )
+    if found.verdict == "no":
+        raise typer.Exit(1)
+
+
+def _show(found: PairCheck, engine: EngineFacts | None) -> None:
+    style = {"ok": "green", "ok with warnings": "yellow", "no": "red"}[found.verdict]
+    out().print(Text.assemble((found.verdict, f"bold {style}"), f"  as {found.method}"))
+    for finding in found.findings:
+        out().print(Text(f"  {_SIGNS[finding.level]} {finding.text}", _STYLES[finding.level]))
+    if engine is None:
+        err().print("no engine is installed: architectures were compared with our own list")

@@ -1,0 +1,217 @@
+"""`specctl plan`: what one model, or a pair, needs on this machine, part by part, and where."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from specctl.cli.inspect import load_facts
+from specctl.cli.render import out
+from specctl.errors import ModelError, UsageError
+from specctl.gguf.facts import ModelFacts
+from specctl.gguf.pair import check_pair
+from specctl.hardware.budget import memory_budget, primary_device
+from specctl.hardware.device import Device
+from specctl.hardware.machine import Machine, take_snapshot
+from specctl.hardware.simulate import simulate
+from specctl.plan.memory import Memory
+from specctl.plan.placement import Budget, Need, Placement, largest_ctx, place, to_settings
+from specctl.units import GIB, format_bytes, parse_size
+
+_BACKENDS = {"nvidia": "cuda", "amd": "rocm", "intel": "sycl", "apple": "metal"}
+_ENCODERS = ("eagle3", "dflash", "dspark", "dflash2")
+
+
+def plan(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A .gguf file, demo, or hf:owner/repo/file.gguf.")
+    ],
+    draft: Annotated[str | None, typer.Option("--draft", "-d", help="A draft beside it.")] = None,
+    ctx: Annotated[
+        int | None, typer.Option("--ctx", help="Tokens; never shrunk when given. Default 8192.")
+    ] = None,
+    kv_type: Annotated[str, typer.Option("--kv-type", help="f16, q8_0, q4_0, …")] = "f16",
+    draft_kv_type: Annotated[str, typer.Option("--draft-kv-type", help="The draft's.")] = "f16",
+    k: Annotated[int, typer.Option("--k", help="Most tokens drafted per cycle.")] = 8,
+    vram: Annotated[
+        str | None, typer.Option("--vram", metavar="SIZE", help="Plan for this much GPU memory.")
+    ] = None,
+    ram: Annotated[
+        str | None, typer.Option("--ram", metavar="SIZE", help="Plan for this much RAM.")
+    ] = None,
+    gpu: Annotated[
+        str | None, typer.Option("--gpu", metavar="NAME|INDEX", help="A GPU here or a listed card.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """What does it need here, part by part, and where should it go?"""
+    if ctx is not None and not 32 <= ctx <= 1 << 24:
+        raise UsageError(f"a context of {ctx} tokens cannot be", "32 or more")
+    if not 1 <= k <= 1024:
+        raise UsageError(f"k {k} is not in 1 … 1024")
+    target_facts = _runnable(model)
+    draft_facts = _runnable(draft) if draft else None
+    card, memory = (None if text is None else parse_size(text) for text in (vram, ram))
+    machine = simulate(take_snapshot(), card, memory, gpu)
+    device = primary_device(machine)
+    budget, words = machine_budget(machine, device)
+    target = _need(target_facts, kv_type, mtp=draft_facts is None)
+    extra = _need(draft_facts, draft_kv_type) if draft_facts else None
+    notes = _pair_notes(target_facts, draft_facts)
+    found = place(target, extra, budget, ctx, k=k)
+    if as_json:
+        print(json.dumps(placement_json(found, words, notes)))
+    else:
+        _show(found, machine, words, notes, target_facts, draft_facts, k)
+    if not found.fits:
+        raise typer.Exit(1)
+
+
+def machine_budget(machine: Machine, device: Device | None) -> tuple[Budget, tuple[str, str]]:
+    """What a plan may use, and the sums behind both figures."""
+    host, host_words = memory_budget(machine, None)
+    if device is None:
+        return Budget(0, host or 0, "no GPU", None), ("no GPU", host_words)
+    size, words = memory_budget(machine, device)
+    engine = (device.engine or "").rstrip("0123456789").lower()
+    backend = {"vulkan": "vulkan", "mtl": "metal", "sycl": "sycl"}.get(
+        engine, _BACKENDS.get(device.kind, "cuda")
+    )
+    shared_host = (host or 0) + device.dedicated if device.unified else host or 0
+    return Budget(size or 0, shared_host, device.name, backend, device.unified), (words, host_words)
+
+
+def _runnable(name: str) -> ModelFacts:
+    facts, _ = load_facts(name)
+    if facts.missing:
+        raise ModelError(
+            f"{name} is incomplete: {format_bytes(facts.missing)} are missing", "fetch it again"
+        )
+    if facts.kind in ("projector", "adapter", "encoder"):
+        raise ModelError(f"{name} is a {facts.kind}, not a model that generates text")
+    return facts
+
+
+def _need(facts: ModelFacts, kv_type: str, mtp: bool = False) -> Need:
+    return Need(
+        facts.shape,
+        facts.weights,
+        kv_type,
+        kv_type,
+        mtp=mtp and facts.mtp == "embedded",
+        encoder=facts.kind in _ENCODERS,
+    )
+
+
+def _pair_notes(target: ModelFacts, draft: ModelFacts | None) -> tuple[str, ...]:
+    notes = target.notes
+    if draft is None:
+        return notes
+    found = check_pair(target, draft)
+    bad = tuple(finding.text for finding in found.findings if finding.level != "note")
+    return notes + draft.notes + bad
+
+
+def placement_json(found: Placement, words: tuple[str, str], notes: tuple[str, ...]) -> Any:
+    """The plan as plain values, sizes in bytes."""
+    return {
+        "kind": found.kind,
+        "fits": found.fits,
+        "ctx": found.ctx,
+        "device": found.device,
+        "host": found.host,
+        "budget": {**asdict(found.budget), "device_words": words[0], "host_words": words[1]},
+        "target": asdict(found.target),
+        "draft": asdict(found.draft) if found.draft else None,
+        "decisions": found.decisions,
+        "notes": notes,
+        "settings": asdict(to_settings(found)),
+    }
+
+
+def _show(
+    found: Placement,
+    machine: Machine,
+    words: tuple[str, str],
+    notes: tuple[str, ...],
+    target: ModelFacts,
+    draft: ModelFacts | None,
+    k: int,
+) -> None:
+    if machine.simulated:
+        out().print(Text(f"Simulated: {', '.join(machine.overrides)}", "yellow"))
+    out().print(
+        Text.assemble(
+            (found.kind if found.fits else "does not fit", "bold"),
+            f", {found.ctx} tokens of context, KV {found.target_need.kv_type_k}, K up to {k}",
+        )
+    )
+    out().print(_table(found, target, draft))
+    budget = found.budget
+    if budget.device:
+        out().print(Text(f"{budget.device_name}: {words[0]}", "dim"))
+    out().print(Text(f"RAM: {words[1]}", "dim"))
+    for decision in found.decisions:
+        out().print(Text(f"• {decision}", "yellow"))
+    if found.fits:
+        _show_context(found)
+    for note in notes:
+        out().print(Text(f"! {note}", "yellow"))
+    out().print(Text(_flags(found), "bold"))
+
+
+def _show_context(found: Placement) -> None:
+    gpu_layers = -1 if found.kind in ("full offload", "experts in RAM") else found.target.gpu_layers
+    most = largest_ctx(
+        found.target_need, found.draft_need, found.budget, gpu_layers, found.target.n_cpu_moe
+    )
+    trained = found.target_need.shape.context_length
+    limit = ", all it was trained for" if trained and most >= trained else ""
+    out().print(f"Largest context that fits this way: ≈ {most} tokens{limit}")
+
+
+def _flags(found: Placement) -> str:
+    settings = to_settings(found)
+    flags = [f"--ctx {settings.n_ctx}", f"--gpu-layers {settings.target.gpu_layers}"]
+    if settings.target.n_cpu_moe:
+        flags.append(f"--n-cpu-moe {settings.target.n_cpu_moe}")
+    if settings.target.kv_type_k != "f16":
+        flags.append(f"--kv-type {settings.target.kv_type_k}")
+    if found.draft is not None:
+        flags.append(f"--draft-gpu-layers {settings.draft.gpu_layers}")
+        if settings.draft.kv_type_k != "f16":
+            flags.append(f"--draft-kv-type {settings.draft.kv_type_k}")
+    return "specctl chat … " + " ".join(flags)
+
+
+def _table(found: Placement, target: ModelFacts, draft: ModelFacts | None) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2))
+    table.add_column("")
+    table.add_column("GPU", justify="right")
+    table.add_column("RAM", justify="right")
+    _add(table, "target", target, found.target)
+    if draft is not None and found.draft is not None:
+        _add(table, "draft", draft, found.draft)
+    table.add_row("[bold]total", _cell(found.device, False), _cell(found.host, False), style="bold")
+    table.add_row("may use", _cell(found.budget.device, True), _cell(found.budget.host, True))
+    return table
+
+
+def _add(table: Table, role: str, facts: ModelFacts, memory: Memory) -> None:
+    table.add_row(Text(f"{role} ({facts.arch}, {facts.quant})", "bold"), "", "")
+    for part in memory.parts:
+        table.add_row(
+            f"  {part.name}", _cell(part.device, part.exact), _cell(part.host, part.exact)
+        )
+
+
+def _cell(size: int, exact: bool) -> str:
+    if not size:
+        return "–"
+    text = f"{size / GIB:.2f} GiB" if size >= GIB / 100 else format_bytes(size)
+    return text if exact else f"≈ {text}"
