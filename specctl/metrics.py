@@ -12,7 +12,8 @@
     t_c = t_d + t_v + t_o         a whole cycle, seconds;  t_1 a plain one-token step
     a*   break-even               Σ t_c / Σ t_1 - 1 over drafted cycles: accepted per cycle needed
     net gain                      Σ (E_i · t_1 - t_c), seconds
-    ≈ speed-up                    τ · t_1 / mean t_c over all cycles, from one arm (an estimate)
+    ≈ speed-up                    τ · t_1 / mean t_c over all cycles, from one arm (an estimate);
+                                  with a t_1 that moves: Σ E_i · t_1 / Σ t_c
 
 A number that cannot be known yet is None, never 0.
 """
@@ -60,11 +61,8 @@ class Totals:
     judged_t_1: float = 0.0  # Σ t_1 of the same
     judged_accepted: int = 0
     judged_drafted_cycles: int = 0
-    known_cycles: int = 0  # cycles (drafted or not) whose t_1 was known
-    known_t_c: float = 0.0
-    known_t_1: float = 0.0
-    known_emitted: int = 0
-    net_gain: float = 0.0
+    known_t_c: float = 0.0  # Σ t_c of all cycles whose t_1 was known
+    known_worth: float = 0.0  # Σ E_i · t_1 of the same: what plain decoding would have taken
     interval_seconds: float = 0.0
     passes_known: bool = True
     drafted_passes_known: bool = True
@@ -129,11 +127,13 @@ class Totals:
 
     @property
     def estimated_speedup(self) -> float | None:
-        """τ · t_1 / mean t_c over all cycles: an estimate, print it with ≈."""
-        if not self.known_cycles or not self.known_t_c:
-            return None
-        mean_t_1 = self.known_t_1 / self.known_cycles
-        return self.known_emitted * mean_t_1 / self.known_t_c
+        """Σ E_i · t_1 / Σ t_c over all cycles: an estimate, print it with ≈."""
+        return _ratio(self.known_worth, self.known_t_c)
+
+    @property
+    def net_gain(self) -> float:
+        """Σ (E_i · t_1 - t_c), seconds: what was won against plain decoding, an estimate."""
+        return self.known_worth - self.known_t_c
 
     @property
     def draft_share(self) -> float | None:
@@ -218,11 +218,8 @@ def _add_cycle(totals: Totals, cycle: Cycle) -> Totals:
         judged_t_1=out.judged_t_1 + (cycle.t_1 if k else 0.0),
         judged_accepted=out.judged_accepted + accepted,
         judged_drafted_cycles=out.judged_drafted_cycles + bool(k),
-        known_cycles=out.known_cycles + 1,
         known_t_c=out.known_t_c + t_c,
-        known_t_1=out.known_t_1 + cycle.t_1,
-        known_emitted=out.known_emitted + len(cycle.emitted),
-        net_gain=out.net_gain + len(cycle.emitted) * cycle.t_1 - t_c,
+        known_worth=out.known_worth + len(cycle.emitted) * cycle.t_1,
     )
 
 

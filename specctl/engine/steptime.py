@@ -23,11 +23,11 @@ class StepTime:
 
     @property
     def seconds(self) -> float | None:
-        """t_1 now; None until the first plain step."""
-        if not self._steps:
+        """t_1 now; None until measured."""
+        if len(self._steps) < CALIBRATION_STEPS:
             return None
         steps = sorted(self._steps)
-        return statistics.fmean(steps[1:-1] if len(steps) > 2 else steps)
+        return statistics.fmean(steps[1:-1])
 
     @property
     def wants_plain(self) -> str | None:
