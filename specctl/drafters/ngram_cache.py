@@ -14,6 +14,7 @@ _MASK = (1 << 32) - 1
 # frequent continuation must have. llama.cpp's "lax" thresholds for the context's own statistics.
 _MIN_SAMPLES = (2, 2, 1, 1)
 _MIN_SHARE = (0.66, 0.50, 0.50, 0.50)
+_BUSY = 16  # n-grams with more continuations keep their sum
 _LLAMA_CPP_DRAFT = 8  # its draft length is fixed
 
 
@@ -22,20 +23,21 @@ class NgramCache(Lookup):
 
     An n-gram counts when it was seen often enough (2, 2, 1, 1 times for 1 … 4 tokens) and its best
     continuation has a share of at least 66, 50, 50, 50 %; that share is the confidence. Among
-    equals the continuation that turned up last wins. About 1 KB per token of text.
+    equals the continuation seen last wins. About 500 bytes per token of text.
 
     `compat` is llama.cpp's `ngram-cache` without its files: at most 8 tokens; n-grams are counted
     only within one update, so that those across the border of two cycles (nearly all generated
     text) are never counted; a new generation neither forgets the old text nor counts the new one
-    before it is longer than everything before. Among equals the first one seen wins (in llama.cpp:
-    the order of a hash table).
+    before it is longer than everything before. (Among equals llama.cpp takes what its hash table
+    lists first; here it is the one seen last.)
     """
 
     def __init__(self, k_max: int, compat: bool) -> None:
         super().__init__("ngram-cache", min(k_max, _LLAMA_CPP_DRAFT) if compat else k_max)
         self._compat = compat
         self._text: list[int] = []
-        self._counts: dict[int, dict[int, int]] = {}  # packed n-gram → token → times
+        self._counts: dict[int, dict[int, int]] = {}  # packed n-gram → token → times, latest last
+        self._busy: dict[int, tuple[int, int, int]] = {}  # → (sum, most, its token) where many
 
     def begin(self, tokens: Sequence[int], sampling: Sampling) -> None:
         """Counts of a common prefix are kept, those of the rest taken back."""
@@ -70,18 +72,26 @@ class NgramCache(Lookup):
         """Forget the text."""
         self._text.clear()
         self._counts.clear()
+        self._busy.clear()
 
     def _next(self, text: Sequence[int]) -> tuple[int, float, int] | None:
         for n in range(min(_LONGEST, len(text)), 0, -1):
-            counts = self._counts.get(_pack(text[-n:]))
+            key = _pack(text[-n:])
+            counts = self._counts.get(key)
             if not counts:
                 continue
-            total = sum(counts.values())
-            top = max(counts.values())
+            total, top, token = self._busy.get(key) or self._sum(key, counts)
             if total >= _MIN_SAMPLES[n - 1] and top >= _MIN_SHARE[n - 1] * total:
-                tied = [token for token, times in counts.items() if times == top]
-                return tied[0 if self._compat else -1], top / total, n
+                return token, top / total, n
         return None
+
+    def _sum(self, key: int, counts: dict[int, int]) -> tuple[int, int, int]:
+        top = max(counts.values())
+        token = next(token for token in reversed(counts) if counts[token] == top)
+        summed = (sum(counts.values()), top, token)
+        if len(counts) > _BUSY:
+            self._busy[key] = summed
+        return summed
 
     def _follow(self, tokens: Sequence[int], *, begin: bool) -> None:
         keep = kept(self._text, tokens, begin=begin)
@@ -105,13 +115,21 @@ class NgramCache(Lookup):
             key |= (text[at - n] & _MASK) << (32 * (n - 1))
             one <<= 32
             counts = self._counts.setdefault(key | one, {})
-            left = counts.get(token, 0) + times
+            left = counts.pop(token, 0) + times
             if left:
-                counts[token] = left
+                counts[token] = left  # as the latest
+            elif not counts:
+                del self._counts[key | one]
+            busy = self._busy.get(key | one) if self._busy else None
+            if busy is None:
+                continue
+            if times < 0:
+                del self._busy[key | one]
             else:
-                del counts[token]
-                if not counts:
-                    del self._counts[key | one]
+                total, top, best = busy
+                self._busy[key | one] = (
+                    (total + 1, left, token) if left >= top else (total + 1, top, best)
+                )
 
 
 def _pack(gram: Sequence[int]) -> int:

@@ -46,7 +46,7 @@ def test_the_first_with_a_draft_wins_and_all_hear_of_it() -> None:
     chain.begin([5], Sampling())
     draft = chain.propose([5], 2)
     assert (draft.source, draft.tokens) == ("b", (1, 2))
-    assert chain.asked == ("a", "b")
+    assert chain.asked == draft.asked == ("a", "b")
     chain.observe(TargetPass((5, 1, 2), 0))
     chain.settle(Outcome(draft, 1, (1, 8), 3))
     chain.close()
@@ -59,7 +59,7 @@ def test_nothing_from_anyone_is_an_empty_draft_of_the_chain() -> None:
     chain = Chain([Scripted("a", (), Needs(4)), Scripted("b", (), Needs(4))])
     draft = chain.propose([1], 3)
     assert (draft.tokens, draft.source, draft.detail) == ((), "a,b", "why")
-    assert chain.asked == ("a", "b")
+    assert chain.asked == draft.asked == ("a", "b")
 
 
 def test_close_reaches_everyone() -> None:

@@ -14,6 +14,7 @@ from specctl.drafters.ngram_cache import NgramCache
 from specctl.drafters.ngram_map import NgramMapK, NgramMapK4V
 from specctl.drafters.ngram_mod import NgramMod
 from specctl.drafters.ngram_simple import NgramSimple
+from specctl.drafters.suffix import NgramSuffix
 from specctl.settings import NgramModSettings, NgramSettings, Sampling
 
 NGRAM = NgramSettings(size_n=2, size_m=5, min_hits=1)
@@ -29,7 +30,10 @@ MAKERS: dict[str, Callable[[], Drafter]] = {
         "ngram-cache": lambda compat=compat: NgramCache(7, compat),
     }.items()
 }
-MAKERS["chain"] = lambda: Chain([NgramSimple(NGRAM, False), NgramCache(7, False)])
+MAKERS["ngram-suffix"] = lambda: NgramSuffix(7)
+MAKERS["ngram-suffix whole path"] = lambda: NgramSuffix(7, threshold=0)
+MAKERS["ngram-suffix bounded"] = lambda: NgramSuffix(7, threshold=0, most_tokens=20)
+MAKERS["chain"] = lambda: Chain([NgramSimple(NGRAM, False), NgramSuffix(7)])
 
 TURN = st.tuples(st.lists(st.integers(0, 3), max_size=30), st.integers(0, 30), st.booleans())
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specctl.drafters.ngram_cache import NgramCache
@@ -58,7 +58,31 @@ def test_begin_leaves_what_a_fresh_one_would_know(texts: list[list[int]]) -> Non
         fresh = NgramCache(8, False)
         fresh.begin(text, SAMPLING)
         assert cache._counts == fresh._counts
-        assert cache.propose(text, 8) == fresh.propose(text, 8)
+
+
+@settings(max_examples=25)
+@given(st.lists(st.integers(0, 30), min_size=60, max_size=200), st.lists(TOKENS, max_size=2))
+def test_sums_kept_for_busy_ngrams_stay_true(text: list[int], others: list[list[int]]) -> None:
+    text = [token for each in text for token in (50, each)]  # 50 has many continuations
+    cache = NgramCache(3, False)
+    for said in (text, text[:90], *others, text):
+        cache.begin(said[:40], SAMPLING)
+        for length in range(40, len(said) + 1, 3):
+            cache.propose(said[:length], 3)
+            for key, (total, top, token) in cache._busy.items():
+                counts = cache._counts[key]
+                assert (total, top) == (sum(counts.values()), max(counts.values()))
+                assert token == [t for t in counts if counts[t] == top][-1]
+
+
+def test_ties_go_to_what_was_seen_last() -> None:
+    def after(*followers: int) -> tuple[int, ...]:
+        text = [t for at, each in enumerate(followers) for t in (100 + at, 1, 2, 3, each)]
+        return NgramCache(1, False).propose([*text, 99, 1, 2, 3], 1).tokens
+
+    assert after(8, 9) == (9,)
+    assert after(9, 8) == (8,)
+    assert after(8, 9, 9, 8) == (8,)
 
 
 def test_thresholds() -> None:
