@@ -37,6 +37,7 @@ def plan(
     ] = None,
     kv_type: Annotated[str, typer.Option("--kv-type", help="f16, q8_0, q4_0, …")] = "f16",
     draft_kv_type: Annotated[str, typer.Option("--draft-kv-type", help="The draft's.")] = "f16",
+    mtp: Annotated[bool, typer.Option("--mtp", help="Load the target's own MTP head.")] = False,
     k: Annotated[int, typer.Option("--k", help="Most tokens drafted per cycle.")] = 8,
     vram: Annotated[
         str | None, typer.Option("--vram", metavar="SIZE", help="Plan for this much GPU memory.")
@@ -60,7 +61,9 @@ def plan(
     machine = simulate(take_snapshot(), card, memory, gpu)
     device = primary_device(machine)
     budget, words = machine_budget(machine, device)
-    target = _need(target_facts, kv_type, mtp=draft_facts is None)
+    if mtp and target_facts.mtp != "embedded":
+        raise UsageError(f"{model} has no MTP head in it", "leave --mtp out")
+    target = _need(target_facts, kv_type, mtp)
     extra = _need(draft_facts, draft_kv_type) if draft_facts else None
     notes = _pair_notes(target_facts, draft_facts)
     found = place(target, extra, budget, ctx, k=k)
@@ -103,7 +106,7 @@ def _need(facts: ModelFacts, kv_type: str, mtp: bool = False) -> Need:
         facts.weights,
         kv_type,
         kv_type,
-        mtp=mtp and facts.mtp == "embedded",
+        mtp=mtp,
         encoder=facts.kind in _ENCODERS,
     )
 
@@ -147,7 +150,7 @@ def _show(
         out().print(Text(f"Simulated: {', '.join(machine.overrides)}", "yellow"))
     out().print(
         Text.assemble(
-            (found.kind if found.fits else "does not fit", "bold"),
+            (found.kind, "bold"),
             f", {found.ctx} tokens of context, KV {found.target_need.kv_type_k}, K up to {k}",
         )
     )
@@ -158,11 +161,11 @@ def _show(
     out().print(Text(f"RAM: {words[1]}", "dim"))
     for decision in found.decisions:
         out().print(Text(f"• {decision}", "yellow"))
-    if found.fits:
-        _show_context(found)
     for note in notes:
         out().print(Text(f"! {note}", "yellow"))
-    out().print(Text(_flags(found), "bold"))
+    if found.fits:
+        _show_context(found)
+        out().print(Text(_flags(found), "bold"))
 
 
 def _show_context(found: Placement) -> None:

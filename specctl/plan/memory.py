@@ -155,7 +155,8 @@ def estimate(
         gpu_layers: blocks on the GPU, counted from the last, the output layer first; -1 all, 0
             none: everything is RAM then.
         n_cpu_moe: routed experts of the first N layers stay in RAM.
-        mtp: a second context for the MTP layers of this file.
+        mtp: load the MTP layers of this file and open a second context for them; without it
+            llama.cpp leaves them on disk.
         encoder: EAGLE-3 and DFlash drafts: logits are reserved for the whole micro-batch.
         backend: whose overhead to count on the device; None for a second model on the same one.
 
@@ -177,7 +178,7 @@ def estimate(
     compute = compute_bytes(shape, cells, swa_cells, u, rows, flash_attn)
     inputs = 4 * u * shape.n_embd + 2 * u * (cells + swa_cells)
     parts = [
-        _weights(split, start, n_cpu_moe),
+        _weights(split, start, n_cpu_moe, shape, mtp),
         *_memory(shape, start, cells, swa_cells, kv_type_k, kv_type_v, snapshots),
         Part(
             "compute",
@@ -212,10 +213,12 @@ def _first_on_gpu(n_blocks: int, gpu_layers: int) -> int:
     return 0 if gpu_layers < 0 else max(0, n_blocks + 1 - gpu_layers)
 
 
-def _weights(split: Weights, start: int, n_cpu_moe: int) -> Part:
-    device = sum(split.layers[start:])
-    host = sum(split.layers[:start]) + split.embedding
-    moved = sum(split.experts[start:n_cpu_moe])
+def _weights(split: Weights, start: int, n_cpu_moe: int, shape: Shape, mtp: bool) -> Part:
+    skips_mtp = shape.n_nextn > 0 and shape.n_layer > 0 and not mtp
+    end = shape.n_layer if skips_mtp else len(split.layers)
+    device = sum(split.layers[start:end])
+    host = sum(split.layers[: min(start, end)]) + split.embedding
+    moved = sum(split.experts[start : min(n_cpu_moe, end)])
     device, host = device - moved, host + moved
     if start <= len(split.layers):  # the output layer, and with tied weights a copy for it
         device += split.output + (split.embedding if split.tied else 0)

@@ -50,7 +50,7 @@ class Budget:
 class Placement:
     """A way to open the models. `draft` None: opened without one. `decisions` in order."""
 
-    kind: str  # "full offload", "experts in RAM", "partial offload", "CPU only"
+    kind: str  # "full offload", "experts in RAM", "partial offload", "CPU only", "does not fit"
     fits: bool
     ctx: int
     target: Memory
@@ -212,8 +212,11 @@ class _Search:
             found = attempt()
             if found is not None:
                 return found
-        self.decisions.append("no layer fits on the GPU: everything runs on the CPU")
-        return self.on_one_side(0) or self.refuse(0)
+        found = self.on_one_side(0)
+        if found is None:
+            return self.refuse(-1)
+        note = "no layer fits on the GPU: everything runs on the CPU"
+        return dataclasses.replace(found, decisions=(*self.decisions, note))
 
     def on_one_side(self, gpu_layers: int) -> Placement | None:
         """All on the GPU (-1) or all in RAM (0): with the draft, without, with less context."""
@@ -288,16 +291,27 @@ class _Search:
         )  # fmt: skip
 
     def refuse(self, gpu_layers: int) -> Placement:
-        bills = self.bills(None, self.ctx, gpu_layers)
+        """Nothing fits: the bill as it would be all on the GPU, or all in RAM without one."""
         self.give_up_draft(gpu_layers)
+        bills = self.bills(None, self.ctx, gpu_layers)
+        have = f"{format_bytes(self.budget.host, 2)} of RAM"
+        if self.budget.device and not self.budget.shared:
+            have = f"{format_bytes(self.budget.device, 2)} on the GPU and {have}"
         self.decisions.append(
-            f"does not fit: {_size(bills, gpu_layers)} are needed at {self.ctx} tokens, "
-            f"{format_bytes(self.budget.host, 2)} of RAM are there; try a smaller quant"
+            f"does not fit, not even in parts: ≈ {format_bytes(bills[0].total, 2)} are needed at "
+            f"{self.ctx} tokens, {have} may be used; try a smaller quant"
         )
         return Placement(
-            "CPU only", False, self.ctx, bills[0], None, self.budget, tuple(self.decisions),
-            self.target, None,
-        )  # fmt: skip
+            "does not fit",
+            False,
+            self.ctx,
+            bills[0],
+            None,
+            self.budget,
+            tuple(self.decisions),
+            self.target,
+            None,
+        )
 
 
 def _size(bills: tuple[Memory, Memory | None], gpu_layers: int) -> str:
