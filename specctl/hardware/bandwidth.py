@@ -223,7 +223,7 @@ def _fits(card: Card, memory: int) -> bool:
 
 
 def cards_of_memory(memory: int) -> tuple[Card, ...]:
-    """Discrete desktop and server cards of that size in bytes (up to a tenth less, as drivers report it).
+    """Desktop and server cards of that size in bytes (up to a tenth less, as drivers report it).
 
     Where no card has it, those of the nearest listed size. Sorted by bandwidth.
     """

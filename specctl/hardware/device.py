@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -127,14 +128,10 @@ def list_folder(path: Path) -> list[Path]:
 
 def normal_pci(address: str | None) -> str | None:
     """One spelling of a PCI address: `00000000:01:00.0` and `0000:01:00.0` → `0000:01:00.0`."""
-    if not address:
+    match = re.fullmatch(
+        r"(?:([0-9a-f]+):)?([0-9a-f]+):([0-9a-f]+)\.([0-7])", (address or "").strip().lower()
+    )
+    if match is None:
         return None
-    parts = address.strip().lower().split(":")
-    if len(parts) == 2:
-        parts.insert(0, "0")
-    try:
-        domain, bus = int(parts[0], 16), int(parts[1], 16)
-        slot, _, function = parts[2].partition(".")
-        return f"{domain:04x}:{bus:02x}:{int(slot, 16):02x}.{int(function or '0', 16):x}"
-    except (ValueError, IndexError):
-        return None
+    domain, bus, slot = (int(part or "0", 16) for part in match.groups()[:3])
+    return f"{domain:04x}:{bus:02x}:{slot:02x}.{match[4]}"
