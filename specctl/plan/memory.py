@@ -192,7 +192,8 @@ def estimate(
     parts.append(Part("output", 0, 4 * shape.n_vocab * max(1, rows)))
     if some and backend is not None:
         overhead = OVERHEAD.get(backend, OVERHEAD["cuda"])
-        margin = round(COMPUTE_MARGIN * sum(p.device for p in parts if not p.exact))
+        fitted = sum(p.device for p in parts if p.name in ("compute", "mtp"))
+        margin = round(COMPUTE_MARGIN * fitted)  # not on weights spread evenly: their sum is known
         parts.append(Part("backend", overhead + margin, 0, exact=False))
     kept = tuple(part for part in parts if part.device or part.host)
     return Memory(kept, cells, n_blocks + 1 - start, n_cpu_moe)
