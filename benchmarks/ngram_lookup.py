@@ -5,7 +5,8 @@
 The text is made here (a fixed seed): stretches that repeat earlier ones, half of them changed in a
 token, between new ones whose tokens are as unequal in frequency as words are. `begin` takes the
 first part; then the text grows as in decoding, by what was accepted of the draft and one token
-more. Each `propose` includes the index update for the new tokens. The drafters do not decode, so
+more. Each `propose` includes the index update for the new tokens; `a token` is all of it divided
+by the tokens decoded. The drafters do not decode, so
 these are the costs a cycle pays on top of the target.
 """
 
@@ -99,16 +100,19 @@ def main() -> None:
     args = parser.parse_args()
     text = make_text(args.tokens + args.steps + LIMIT)
     print(f"{args.tokens} tokens of text, then {args.steps} decoded; limit {LIMIT}")
-    print(f"{'':26}{'median':>9}{'p99':>9}{'begin':>10}{'memory':>13}{'accepted':>14}")
+    print(
+        f"{'':26}{'median':>9}{'p99':>9}{'a token':>9}{'begin':>10}{'memory':>13}{'accepted':>14}"
+    )
     for name, make in makers(args.compat).items():
         drafter = make()
         began, times, drafted, right = decode(drafter, text, args.tokens)
         drafter.close()
+        each = sum(times) / args.steps
         times.sort()
         median, p99 = times[len(times) // 2], times[min(len(times) - 1, len(times) * 99 // 100)]
         held = memory(make, text[: args.tokens])
         print(
-            f"{name:26}{median * 1e6:6.1f} µs{p99 * 1e6:6.1f} µs{began * 1e3:7.0f} ms"
+            f"{name:26}{median * 1e6:6.1f} µs{p99 * 1e6:6.1f} µs{each * 1e6:6.1f} µs{began * 1e3:7.0f} ms"
             f"{held:7.0f} B/tok{right:7d}/{drafted}"
         )
 

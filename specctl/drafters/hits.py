@@ -17,10 +17,12 @@ _FORGET = 0.97  # per trial of the same cell: the last thirty or so count
 _RATE = 0.15  # step of the shift common to all cells
 _SHIFT = 2.5  # its largest size, in log-odds
 
+_FIRST_CELL = [(bisect_right(BUCKETS, length) - 1) * 4 for length in range(BUCKETS[-1] + 1)]
+
 
 def cell(length: int, agreement: int) -> int:
     """The cell of a match of `length` ≥ 2 tokens."""
-    return (bisect_right(BUCKETS, length) - 1) * 4 + agreement
+    return _FIRST_CELL[min(length, BUCKETS[-1])] + agreement
 
 
 class Hits:
@@ -35,11 +37,16 @@ class Hits:
         self._trials = [0.0] * len(self._priors)
         self._right = [0.0] * len(self._priors)
         self._shift = 0.0
+        self._chances: dict[int, float] = {}  # as of the last trial
 
     def chance(self, at: int) -> float:
         """Estimated probability that a guess of this cell is right, strictly within 0 … 1."""
-        prior = 1 / (1 + exp(-self._priors[at] - self._shift))
-        return (_WEIGHT * prior + self._right[at]) / (_WEIGHT + self._trials[at])
+        known = self._chances.get(at)
+        if known is None:
+            prior = 1 / (1 + exp(-self._priors[at] - self._shift))
+            known = (_WEIGHT * prior + self._right[at]) / (_WEIGHT + self._trials[at])
+            self._chances[at] = known
+        return known
 
     def learn(self, at: int, right: bool) -> None:
         """One trial."""
@@ -47,3 +54,4 @@ class Hits:
         self._shift = max(-_SHIFT, min(_SHIFT, self._shift + _RATE * missed))
         self._trials[at] = _FORGET * self._trials[at] + 1
         self._right[at] = _FORGET * self._right[at] + right
+        self._chances.clear()

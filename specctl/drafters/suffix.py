@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from specctl.drafters.base import Draft, Outcome, nothing
@@ -107,28 +107,36 @@ class NgramSuffix(Lookup):
 
     def _walk(self, most: int) -> list[float]:
         """Fill the path; the confidences of the part worth drafting."""
-        automaton, product = self._automaton, 1.0
         confidences: list[float] = []
-        state = automaton.link(automaton.state)
-        context = automaton.length(state)
-        while len(confidences) < most:
-            found = self._next(state)
-            if found is None:
-                state = automaton.link(state)
-                context = automaton.length(state) if state >= 0 else 0
-                if context < SHORTEST:
-                    break
-                continue
-            token, state, agreement = found
-            at = cell(context, agreement)
+        product = 1.0
+        for token, at in islice(self._follow(), most):
             self._path.append((token, at))  # also the first one not drafted: it may teach
             chance = self._hits.chance(at)
             product *= chance
             if product < self._threshold:
                 break
             confidences.append(chance)
-            context += 1
         return confidences
+
+    def _follow(self) -> Iterator[tuple[int, int]]:
+        """(token, cell) along the automaton, as long as a context of two tokens has a sequel."""
+        automaton = self._automaton
+        state = automaton.link(automaton.state)
+        context = automaton.length(state)
+        while context >= SHORTEST:
+            found = self._next(state)
+            if found is None:
+                state = automaton.link(state)
+                context = automaton.length(state) if state >= 0 else 0
+                continue
+            token, state, agreement = found
+            yield token, cell(context, agreement)
+            context += 1
+            if automaton.count(state) == 1:  # one occurrence: a plain copy, to its end
+                for token in automaton.after(state):
+                    yield token, cell(context, SINGLE)
+                    context += 1
+                    state = automaton.step(state, token)
 
     def _next(self, state: int) -> tuple[int, int, int] | None:
         """(token, state, agreement) of the best continuation; None where nothing followed."""

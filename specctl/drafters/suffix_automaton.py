@@ -88,6 +88,14 @@ class SuffixAutomaton:
         """Index in `text` of the last token of the latest occurrence."""
         return self._last[state]
 
+    def after(self, state: int) -> Iterator[int]:
+        """What followed the latest occurrence, up to a barrier or the end of the text."""
+        for at in range(self._last[state] + 1, len(self.text)):
+            token = self.text[at]
+            if token < 0:
+                return
+            yield token
+
     def __len__(self) -> int:
         """Number of states."""
         return len(self._length)

@@ -45,6 +45,9 @@ def test_every_substring_its_count_and_its_last_place(tokens: list[int]) -> None
             assert automaton.last(state) == places[-1]
             follow = {text[place + 1] for place in places if place + 1 < len(text)}
             assert {token for token, _ in automaton.steps(state)} == follow
+            rest = text[places[-1] + 1 :]
+            barrier = next((i for i, token in enumerate(rest) if token < 0), len(rest))
+            assert list(automaton.after(state)) == rest[:barrier]
     assert find(automaton, [5]) == -1
     assert len(automaton) <= max(2, 2 * len(text))
 
