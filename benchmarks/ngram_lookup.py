@@ -112,8 +112,8 @@ def main() -> None:
         median, p99 = times[len(times) // 2], times[min(len(times) - 1, len(times) * 99 // 100)]
         held = memory(make, text[: args.tokens])
         print(
-            f"{name:26}{median * 1e6:6.1f} µs{p99 * 1e6:6.1f} µs{each * 1e6:6.1f} µs{began * 1e3:7.0f} ms"
-            f"{held:7.0f} B/tok{right:7d}/{drafted}"
+            f"{name:26}{median * 1e6:6.1f} µs{p99 * 1e6:6.1f} µs{each * 1e6:6.1f} µs"
+            f"{began * 1e3:7.0f} ms{held:7.0f} B/tok{right:7d}/{drafted}"
         )
 
 
