@@ -6,6 +6,7 @@ import dataclasses
 import json
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated
 
@@ -13,9 +14,10 @@ import typer
 
 from specctl.cli.render import err
 from specctl.errors import UsageError
+from specctl.hub.errors import GatedError
 from specctl.hub.fetch import FetchPolicy
 from specctl.hub.lookup import look_up, parse_reference
-from specctl.hub.profiles import choose, wanted
+from specctl.hub.profiles import choose, elsewhere_on_the_hub, wanted
 from specctl.hub.progress import Done, Event, Note, Progress, Ready
 from specctl.hub.pull import check_room
 from specctl.hub.pull import pull as pull_files
@@ -69,7 +71,7 @@ def pull(
     if dry_run:
         _say_plan(files, hub, policy)
         return
-    events = pull_files(files, hub, policy)
+    events = _with_twins(pull_files(files, hub, policy), files)
     if as_json:
         for event in events:
             print(_line(event), flush=True)
@@ -99,6 +101,19 @@ def _files(
         err().print(f"{name}: {selection.name}", markup=False)
         files += wanted(selection)
     return files
+
+
+def _with_twins(events: Iterator[Event], files: list[Wanted]) -> Iterator[Event]:
+    """A gated repo: say where else the same model lies, if a profile knows."""
+    try:
+        yield from events
+    except GatedError as error:
+        names = tuple(want.file for want in files if want.repo == error.repo)
+        twins = elsewhere_on_the_hub(catalog.load(), error.repo, names)
+        if not twins:
+            raise
+        hint = f"{error.hint}\n  or take the same model elsewhere: {', '.join(twins[:3])}"
+        raise GatedError(error.message, hint, error.repo) from error
 
 
 def _say_plan(files: list[Wanted], hub: Hub, policy: FetchPolicy) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from specctl import paths
 from specctl.hub.partial import write_json
+from specctl.hub.remote import hf_home
 from specctl.hub.store import Entry, Verified
 
 HF = "Hugging Face cache"
@@ -38,7 +39,7 @@ def _user_cache() -> Path:
 def hf_cache() -> Path:
     """`HF_HUB_CACHE`, else `hub` in `HF_HOME`, else the default place."""
     direct = _from("HF_HUB_CACHE") or _from("HUGGINGFACE_HUB_CACHE")
-    return direct or (_from("HF_HOME") or _user_cache() / "huggingface") / "hub"
+    return direct or hf_home() / "hub"
 
 
 def llama_cache() -> Path:

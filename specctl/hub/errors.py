@@ -67,6 +67,10 @@ class BadTokenError(AccessError):
 class GatedError(AccessError):
     """A licence has to be accepted on the model's page first."""
 
+    def __init__(self, message: str, hint: str | None, repo: str) -> None:
+        super().__init__(message, hint)
+        self.repo = repo
+
 
 class NotFoundError(HubError):
     """No such repo, revision or file."""

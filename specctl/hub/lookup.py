@@ -104,15 +104,20 @@ def expand(wanted: Iterable[Wanted]) -> tuple[Wanted, ...]:
 def find(repo: str, file: str, size: int | None = None, sha256: str | None = None) -> Path | None:
     """Where a file lies on this machine already; no network, no hashing.
 
-    Size and hash must fit where both sides know them. Of a split model all parts must lie in one
-    folder.
+    Size and hash must fit where both sides know them; a file in specctl's own store that the hub
+    once vouched for counts even where a profile's older figures differ. Of a split model all parts
+    must lie in one folder.
     """
     entry = _find(Wanted(repo, file, size, sha256))
     return entry.path if entry else None
 
 
 def _find(want: Wanted) -> Entry | None:
-    return next(_fitting(want), None)
+    fitting = next(_fitting(want), None)
+    if fitting is not None:
+        return fitting
+    own = store.find_own(want.repo, want.file)
+    return own if own and own.verified == "yes" else None
 
 
 def _fitting(want: Wanted) -> Iterator[Entry]:
@@ -214,7 +219,7 @@ def _offline(files: tuple[Wanted, ...], why: str) -> Job:
         tuple(
             Item(
                 want,
-                RemoteFile(want.repo, want.file, "", entry.size, want.sha256 or entry.sha256, None),
+                RemoteFile(want.repo, want.file, "", entry.size, entry.sha256 or want.sha256, None),
                 *(store.target_path(want.repo, want.file), entry, 0),
             )
             for want, entry in found

@@ -65,3 +65,16 @@ def _parts(file: ModelFile) -> tuple[Wanted, ...]:
         Wanted(file.repo, name, size, sha256, file.revision)
         for name, sha256 in zip(file.names, hashes, strict=True)
     )
+
+
+def elsewhere_on_the_hub(catalog: Catalog, repo: str, files: tuple[str, ...]) -> tuple[str, ...]:
+    """The same quants of the same model in other repos, for when this one is refused."""
+    found: list[str] = []
+    for model in catalog:
+        quants = {f.quant for f in model.files if f.repo == repo and set(f.names) & set(files)}
+        found += [
+            f"hf:{file.repo}/{file.names[0]}"
+            for file in model.files
+            if file.quant in quants and file.repo not in (None, repo)
+        ]
+    return tuple(dict.fromkeys(found))

@@ -89,10 +89,12 @@ def _gated(hub: Hub, repo: str) -> GatedError:
         return GatedError(
             f"{repo} is gated, and there is no token to show that you accepted its licence",
             f"open {page}, accept the licence, then set HF_TOKEN or run `hf auth login`",
+            repo,
         )
     return GatedError(
         f"{repo} is gated, and the account of your token ({hub.token_source}) has no access yet",
         f"open {page} and accept the licence (some owners approve by hand), then pull again",
+        repo,
     )
 
 

@@ -13,11 +13,12 @@ import os
 import re
 import ssl
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from specctl.errors import HubError, UsageError
-from specctl.hub.errors import DamagedError, MovedError, OfflineError
+from specctl.hub.errors import BadTokenError, DamagedError, MovedError, OfflineError
 from specctl.hub.refusals import explain_response, explain_transport
 
 if TYPE_CHECKING:
@@ -127,11 +128,34 @@ def _find_token() -> tuple[str | None, str | None]:
         token = "".join((os.environ.get(name) or "").split())
         if token:
             return token, name
-    _keep_quiet()
-    from huggingface_hub import get_token
+    saved = _login_token()
+    return (saved, "`hf auth login`") if saved else (None, None)
 
-    token = get_token() or ""
-    return (token, "`hf auth login`") if token else (None, None)
+
+def hf_home() -> Path:
+    """`HF_HOME`, else its default place, as of now."""
+    direct = os.environ.get("HF_HOME")
+    if direct:
+        return Path(os.path.expandvars(direct)).expanduser()
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache).expanduser() if cache else Path.home() / ".cache") / "huggingface"
+
+
+def _login_token() -> str | None:
+    """What `hf auth login` left: by huggingface_hub, unless it was imported for another home."""
+    _keep_quiet()
+    from huggingface_hub import constants, get_token
+    from huggingface_hub.errors import OIDCError
+
+    path = Path(os.environ.get("HF_TOKEN_PATH") or hf_home() / "token").expanduser()
+    try:
+        if path == Path(constants.HF_TOKEN_PATH):
+            return get_token()
+        return path.read_text().strip() or None
+    except OIDCError as error:
+        raise BadTokenError(f"no token from this CI's identity: {error}", None) from error
+    except (OSError, ValueError):
+        return None
 
 
 def list_repo(hub: Hub, repo: str, revision: str | None = None) -> Listing:

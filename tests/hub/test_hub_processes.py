@@ -101,9 +101,7 @@ def test_ctrl_c_keeps_the_part_and_says_how_to_go_on(hub: HubServer, model: File
 
 @posix
 def test_disk_full_midway_keeps_the_part(hub: HubServer, model: File) -> None:
-    limited = (
-        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000)); "
-    )
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000)); "
     code, _, err = finish(start("pull", REF, code=limited + MAIN))
     assert code == 1
     assert "no room for the rest of model-Q4.gguf: File too large" in err
