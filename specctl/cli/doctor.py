@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -119,7 +120,11 @@ def _ram(host: Host) -> str:
         words += f"; this container may use {format_bytes(host.ram_limit)}"
     if host.bandwidth is None:
         return words + "\nbandwidth not measured: specctl doctor --measure"
-    return words + f"\n{host.bandwidth / GB:.1f} GB/s, {host.bandwidth_source.split(':')[0]}"
+    words += f"\n{host.bandwidth / GB:.1f} GB/s, {host.bandwidth_source.split(':')[0]}"
+    load = re.search(r"load average ([\d.]+)", host.bandwidth_source)
+    if load and float(load[1]) > usable_cores(host) / 2:
+        words += f"; other programs were busy (load {load[1]}), so rather more"
+    return words
 
 
 def _gpu(device: Device) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +23,7 @@ class Stream:
     threads: int
     size: int
     passes: int
+    load: float | None = None  # other programs' load average when it began
 
     @property
     def best(self) -> float:
@@ -33,8 +35,9 @@ class Stream:
         """What was done, in one line."""
         return (
             f"stream test (numpy): copy {self.copy / GB:.1f}, triad {self.triad / GB:.1f} GB/s; "
-            f"{self.threads} threads, {format_bytes(self.size, 0)}, best of {self.passes}; "
-            "bytes read + bytes written are counted"
+            f"{self.threads} threads, {format_bytes(self.size, 0)}, best of {self.passes}, "
+            + ("" if self.load is None else f"load average {self.load:.1f}; ")
+            + "bytes read + bytes written are counted"
         )
 
 
@@ -63,6 +66,7 @@ def stream_test(threads: int, size: int, passes: int = 5) -> Stream:
             "measuring memory bandwidth needs numpy, which is not installed",
             "pip install numpy (the engine extra brings it)",
         ) from error
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     count = max(1024, size // (3 * 4 * threads))
     one = count * 4
     sets = [tuple(np.ones(count, dtype=np.float32) for _ in range(3)) for _ in range(threads)]
@@ -80,7 +84,12 @@ def stream_test(threads: int, size: int, passes: int = 5) -> Stream:
         copied = _best_time(pool, copy, threads, passes)
         added = _best_time(pool, triad, threads, passes)
     return Stream(
-        2 * one * threads / copied, 5 * one * threads / added, threads, 3 * one * threads, passes
+        2 * one * threads / copied,
+        5 * one * threads / added,
+        threads,
+        3 * one * threads,
+        passes,
+        load,
     )
 
 
