@@ -27,6 +27,7 @@ BACKENDS = {"nvidia": "cuda", "amd": "rocm", "intel": "sycl", "apple": "metal", 
 ASSUMED_RAM_BANDWIDTH = 51.2e9
 ASSUMED_RAM = "two channels of DDR4-3200: an assumption, `specctl doctor --measure` replaces it"
 CTX_STEP = 1024
+SURELY_THERE = 0.75  # of the weights, on the GPU: the token table of a small model may stay in RAM
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +134,19 @@ class Fit:
 
 def fit(budget: Budget, target: Held, draft: Held | None, ctx: int, kv_type: str) -> Fit:
     """Where it goes; the draft's own KV cache stays f16, below it acceptance collapses."""
+    weights = target.weights + (draft.weights if draft else 0)
+    room = budget.ram if budget.gpu is None else budget.gpu
+    if target.experts and budget.gpu is not None and not budget.unified:
+        room += budget.ram
+    if weights * SURELY_THERE > room:  # no bill is needed to see it
+        words = f"weights of {format_bytes(weights)}, {format_bytes(room)} in all"
+        return Fit("CPU", (), 0.0, False, 0, words, weights - room)
     if budget.gpu is None:
         return _weigh(budget, "CPU", target, draft, ctx, kv_type)
     whole = _weigh(budget, "GPU", target, draft, ctx, kv_type)
     if whole.fits or not target.experts or budget.unified:
+        return whole
+    if weights - target.experts > budget.gpu:
         return whole
     low, high = 1, target.shape.n_layer
     split = _weigh(budget, SPLIT, target, draft, ctx, kv_type, high)

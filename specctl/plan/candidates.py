@@ -18,10 +18,12 @@ from specctl.plan.quality import quality
 from specctl.plan.speed import Prediction
 from specctl.units import format_bytes
 
-# Drafting that `specctl chat` runs in its own process; the rest needs llama-server.
+# Drafting that `specctl chat` runs in its own process; the rest needs llama-server. Of targets with
+# a recurrent state it runs none: rejected tokens cannot be taken back from it there yet.
 IN_PROCESS = frozenset({"none", "ngram-mod", "draft-simple"})
 SLOW = 8.0  # tok/s; what stays under it is ranked last
 ENCODERS = BLOCK_DRAFTERS | {"draft-eagle3"}
+ROOMY_CTX = 16384  # below it agents and long chats run out: a judgement
 SHORT_NGRAM_K = (4, 2)
 UNREADY = ("needs", "conflicting", "no public", "unknown")
 
@@ -45,6 +47,7 @@ class Configuration:
     quality: float
     kv_type: str
     fit: Fit
+    budget: int
     download: int
     download_exact: bool
     prediction: Prediction
@@ -65,7 +68,9 @@ class Configuration:
     @property
     def in_process(self) -> bool:
         """`specctl chat` runs it; otherwise it needs llama-server."""
-        return self.method in IN_PROCESS
+        shape = self.model.shape
+        cannot_cut = shape is not None and shape.is_hybrid and self.method != "none"
+        return self.method in IN_PROCESS and not cannot_cut
 
     @property
     def slow(self) -> bool:
@@ -186,7 +191,8 @@ def _search(
 ) -> Iterator[Configuration | Refusal]:
     """The best class that fits; if only with experts in RAM, also the best that fits the GPU.
 
-    Best selections first. What is too slow counts only where nothing is fast enough.
+    Best selections first. What is too slow counts only where nothing is fast enough; what leaves
+    little context in another engine is yielded on the way.
     """
     split: Configuration | None = None
     slow: Configuration | None = None
@@ -199,6 +205,8 @@ def _search(
             slow = slow or answer
         elif answer.fit.place == SPLIT:
             split = split or answer
+        elif not answer.in_process and not _roomy(answer, budget, wish):
+            yield answer  # it is refused for that, and a smaller quant may have the room
         else:
             if split is not None and split.quality > answer.quality:
                 yield split
@@ -249,12 +257,15 @@ def _try(
     if expected is None:
         return refuse("nothing was measured that predicts it")
     if method == "draft-simple" and expected.prediction.k == 0:
-        return refuse("drafting does not pay at its price here: best K is 0")
+        moe = model.shape is not None and model.shape.is_moe
+        why = ": checking drafted tokens reads more experts" if moe else " at its price here"
+        return refuse(f"drafting does not pay{why}; best K is 0")
     return Configuration(
         selection=selection,
         quality=value,
         kv_type=kv_type,
         fit=found,
+        budget=budget.ram if found.place == "CPU" else budget.gpu or 0,
         download=download,
         download_exact=all(file.exact for file in selection.files),
         prediction=expected.prediction,
@@ -263,8 +274,14 @@ def _try(
     )
 
 
+def _roomy(one: Configuration, budget: Budget, wish: Wish) -> bool:
+    return with_context(one, budget, wish).usable_ctx >= ROOMY_CTX
+
+
 def with_context(one: Configuration, budget: Budget, wish: Wish) -> Configuration:
     """The same with the longest context that would still fit."""
+    if one.usable_ctx:
+        return one
     target, draft = held_parts(one.selection)
     longest = usable_context(budget, target, draft, wish.ctx, one.kv_type, one.fit)
     return replace(one, usable_ctx=longest)
@@ -274,13 +291,15 @@ def _notes(selection: Selection, kv_type: str, found: Fit) -> Iterator[str]:
     model = selection.model
     if kv_type != "f16":
         yield f"KV cache in {kv_type} to fit this context; it can cost acceptance"
-    if model.approximate:
-        yield "approximate dimensions: " + ", ".join(model.approximate)
+    if model.shape is not None and model.shape.is_hybrid and selection.method == "none":
+        yield "recurrent state: drafting for it needs llama-server, specctl chat runs it plain"
     if found.place == SPLIT:
         yield "experts stay in RAM: speed depends on the RAM's bandwidth"
     if selection.method in BLOCK_DRAFTERS and model.params_active < model.params:
         yield "block drafts on MoE targets were slower than plain where it was measured"
     yield from model.issues
+    if model.approximate:
+        yield "approximate dimensions: " + ", ".join(model.approximate)
 
 
 def held_parts(selection: Selection) -> tuple[Held, Held | None]:

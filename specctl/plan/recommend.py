@@ -8,11 +8,12 @@ ranked apart: `specctl chat` cannot run it yet.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from specctl.errors import UsageError
 from specctl.plan.budget import Budget
 from specctl.plan.candidates import (
+    ROOMY_CTX,
     Configuration,
     Refusal,
     Wish,
@@ -23,18 +24,21 @@ from specctl.plan.catalog import Catalog
 from specctl.plan.profile import METHODS, USES
 from specctl.plan.speed import middle
 
-ROOMY_CTX = 16384  # below it agents and long chats run out: a judgement
-SMALL_GAIN = 1.1  # a speed-up whose middle stays under this is called no gain
+SMALL_GAIN = 1.1  # under this middle speed-up another engine is not worth setting up
 NOT_CHOSEN = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """`ranked` runs in `specctl chat`; `elsewhere` needs llama-server; `refused` says why not."""
+    """`ranked` runs in `specctl chat`, `elsewhere` needs llama-server.
+
+    `refused` are those a reader would ask for, `all_refused` everything that was left out.
+    """
 
     ranked: tuple[Configuration, ...]
     elsewhere: tuple[Configuration, ...]
     refused: tuple[Refusal, ...]
+    all_refused: tuple[Refusal, ...]
     budget: Budget
     wish: Wish
 
@@ -61,12 +65,15 @@ def recommend(catalog: Catalog, budget: Budget, wish: Wish, top: int = 8) -> Rec
     if wish.method is not None:
         found = [one for one in found if one.method == wish.method]
     ranked = _diverse([one for one in found if one.in_process], top)
-    elsewhere = _diverse([one for one in found if not one.in_process], top)
-    shown = {one.model.id for one in ranked}
+    elsewhere = sorted((one for one in found if not one.in_process), key=lambda one: one.sort_key)
+    shown = {one.model.id for one in (*ranked, *elsewhere[:top])}
+    outdated = {one.model for one in older}
+    refused = [one for one in (*useless, *refused) if one.model not in outdated]
     return Recommendation(
         ranked=tuple(with_context(one, budget, wish) for one in ranked),
-        elsewhere=elsewhere,
-        refused=_notable([*useless, *older, *refused], shown, ranked),
+        elsewhere=tuple(elsewhere[:top]),
+        refused=_notable([*refused, *older], shown, ranked),
+        all_refused=(*refused, *older),
         budget=budget,
         wish=wish,
     )
@@ -132,10 +139,10 @@ def _worth_showing(
 def _why_useless(
     one: Configuration, plain: Configuration | None, budget: Budget, wish: Wish
 ) -> str | None:
-    if one.method in ("none", "ngram-mod"):
+    if one.in_process and one.method != "draft-simple":
         return None
     low, high = one.prediction.speedup
-    if middle((low, high)) < SMALL_GAIN:
+    if middle((low, high)) < (1.0 if one.in_process else SMALL_GAIN):
         moe = one.model.params_active < one.model.params
         what = "no gain shown on MoE" if moe else "no gain to expect"
         return f"{what}: ≈{low:.2f} to {high:.2f}-fold"
@@ -164,8 +171,15 @@ def _notable(
 ) -> tuple[Refusal, ...]:
     """Those a reader would ask for: of the models shown, or as good as the best of them.
 
-    Reasons other than memory first, then what nearly fits.
+    Reasons other than memory first, then what nearly fits. Those with one reason become one.
     """
     least = ranked[0].quality if ranked else 0.0
-    unique = {one.name: one for one in refused if one.quality >= least or one.model in shown}
-    return tuple(sorted(unique.values(), key=lambda one: (one.lacking, -one.quality))[:NOT_CHOSEN])
+    names: dict[str, list[Refusal]] = {}
+    for one in sorted(refused, key=lambda one: (one.lacking, -one.quality)):
+        if one.quality >= least or one.model in shown:
+            names.setdefault(one.reason, []).append(one)
+    merged = [
+        replace(same[0], name=", ".join(dict.fromkeys(one.name for one in same)))
+        for same in names.values()
+    ]
+    return tuple(merged[:NOT_CHOSEN])

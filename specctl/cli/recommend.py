@@ -1,0 +1,273 @@
+"""`specctl recommend`: which target, draft and settings for this machine, with every number why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from specctl.cli.ask import ask_wish
+from specctl.cli.render import out
+from specctl.errors import UsageError
+from specctl.hardware.budget import primary_device
+from specctl.hardware.machine import take_snapshot
+from specctl.hardware.simulate import simulate
+from specctl.plan import catalog
+from specctl.plan.budget import Budget, plan_budget
+from specctl.plan.candidates import SLOW, Configuration, Wish
+from specctl.plan.explain import as_json as to_json
+from specctl.plan.explain import evidence_lines, pull_command, run_command, span
+from specctl.plan.profile import METHODS, USES
+from specctl.plan.recommend import Recommendation
+from specctl.plan.recommend import recommend as rank
+from specctl.units import GIB, format_bytes, parse_size
+
+WIDE = 118  # columns from which one line a row fits
+ELSEWHERE = 4  # rows shown of what needs another engine; --json has more
+SERVER = "in llama-server, not in specctl chat yet"
+
+
+def recommend(
+    vram: Annotated[
+        str | None, typer.Option("--vram", metavar="SIZE", help="GPU memory, GiB; 0: CPU only.")
+    ] = None,
+    ram: Annotated[str | None, typer.Option("--ram", metavar="SIZE", help="RAM, GiB.")] = None,
+    gpu: Annotated[
+        str | None, typer.Option("--gpu", metavar="NAME|INDEX", help="A GPU here or a listed card.")
+    ] = None,
+    ctx: Annotated[int, typer.Option("--ctx", help="Tokens of context; never shrunk.")] = 8192,
+    use: Annotated[str, typer.Option("--use", help=", ".join(USES))] = "chat",
+    max_download: Annotated[
+        str | None, typer.Option("--max-download", metavar="SIZE", help="All files together.")
+    ] = None,
+    licence: Annotated[
+        str | None, typer.Option("--licence", "--license", help="Only this one: apache-2.0, mit, …")
+    ] = None,
+    method: Annotated[str | None, typer.Option("--method", help=", ".join(METHODS))] = None,
+    top: Annotated[int, typer.Option("--top", help="Rows.")] = 6,
+    explain: Annotated[
+        int | None, typer.Option("--explain", metavar="N", help="Everything about row N.")
+    ] = None,
+    ask: Annotated[bool, typer.Option("--ask", help="Ask a few questions first.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Rank whole configurations (target, quant, drafter, K, KV type) that fit this machine.
+
+    Offline, from the built-in catalogue and your own profiles. All speeds are estimates (≈).
+    """
+    wish = Wish(ctx, use, parse_size(max_download) if max_download else None, licence, method)
+    if ask:
+        wish = ask_wish(wish)
+    machine = simulate(
+        take_snapshot(),
+        parse_size(vram) if vram is not None else None,
+        parse_size(ram) if ram is not None else None,
+        gpu,
+    )
+    budget = plan_budget(machine, primary_device(machine))
+    result = rank(catalog.load(), budget, wish, top)
+    if as_json:
+        print(json.dumps(to_json(result), ensure_ascii=False, indent=2))
+        return
+    rows = (*result.ranked, *result.elsewhere)
+    if explain is not None:
+        if not 1 <= explain <= len(rows):
+            raise UsageError(f"--explain {explain}: there are rows 1 to {len(rows)}")
+        _explain(explain, rows[explain - 1], result)
+        return
+    _show(result)
+
+
+def say(text: str, style: str = "") -> None:
+    """One line; square brackets in it are text."""
+    out().print(text, style=style, markup=False)
+
+
+def _show(result: Recommendation) -> None:
+    _head(result.budget, result.wish)
+    if not result.ranked:
+        say("\nNothing fits. The nearest:" if result.refused else "\nNothing fits.")
+    _rows(result.ranked, 1)
+    if result.ranked:
+        best = result.ranked[0]
+        why = "" if best.method == "none" else f"{best.acceptance_source}; "
+        say(f"\n1: {why}licence {best.model.licence}")
+        for note in best.notes[:2]:
+            say(f"   note: {note}", style="dim")
+        say(f"   {pull_command(best)}")
+        say(f"   {run_command(best, result.wish.ctx)}")
+    if result.elsewhere:
+        say(f"\nRuns {SERVER}:", style="bold")
+        _rows(result.elsewhere[:ELSEWHERE], len(result.ranked) + 1)
+    if result.refused:
+        say("\nNot chosen:", style="bold")
+        for refusal in result.refused:
+            say(f"   {refusal.name}: {refusal.reason}")
+    say("\nMore on row N: specctl recommend … --explain N", style="dim")
+
+
+def _head(budget: Budget, wish: Wish) -> None:
+    gpu = budget.gpu is not None
+    size, words = (budget.gpu or 0, budget.gpu_words) if gpu else (budget.ram, budget.ram_words)
+    simulated = " [simulated]" if budget.simulated else ""
+    where = budget.name if gpu else f"CPU only ({budget.name})"
+    out().print(
+        Text(f"{where}{simulated}: {format_bytes(size)} to plan with ({words})", style="bold")
+    )
+    pace = budget.gpu_pace or budget.cpu_pace
+    say(f"{pace.bandwidth / 1e9:.0f} GB/s: {pace.source}")
+    if gpu and not budget.unified:
+        say(f"RAM for experts: {format_bytes(budget.ram)} ({budget.ram_words})")
+    out().print(
+        f"ctx {wish.ctx} · use {wish.use} · quality class 5 is best · all speeds are estimates (≈);"
+        f" below {SLOW:.0f} tok/s last"
+    )
+
+
+def _rows(rows: tuple[Configuration, ...], first: int) -> None:
+    if not rows:
+        return
+    out().print()
+    if out().width >= WIDE:
+        out().print(_table(rows, first))
+        return
+    for rank_, one in enumerate(rows, first):
+        line = Text(f"{rank_:2}  ")
+        line.append(f"{one.model.id} {one.selection.file.quant}", style="bold")
+        line.append(f" · {_drafter(one)}")
+        speed = f"≈{_speeds(one)} tok/s"
+        gap = out().width - line.cell_len - len(speed)
+        line.append(" " * gap if gap > 1 else "\n      ").append(speed)
+        out().print(line)
+        out().print(
+            f"    class {one.quality:g} · {_memory(one)} GiB · ctx ≤ {_ctx(one)} ·"
+            f" get {_download(one)} GiB{_even(one)}",
+            style="dim",
+        )
+
+
+def _table(rows: tuple[Configuration, ...], first: int) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("#", "class", "target"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("drafter")
+    for name in ("memory GiB", "ctx to", "get GiB", "tok/s ≈ plain → with", "break-even ≈"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for rank_, one in enumerate(rows, first):
+        table.add_row(
+            str(rank_),
+            f"{one.quality:g}",
+            f"{one.model.id} {one.selection.file.quant}",
+            _drafter(one),
+            _memory(one),
+            _ctx(one),
+            _download(one),
+            _speeds(one),
+            "–" if one.method == "none" else _range(one.prediction.break_even, 1),
+        )
+    return table
+
+
+def _drafter(one: Configuration) -> str:
+    words = "no speculation" if one.method == "none" else f"{one.method} K {one.prediction.k}"
+    if one.selection.draft_model is not None:
+        words += f" ({one.selection.draft_model.id})"
+    if one.kv_type != "f16":
+        words += f", KV {one.kv_type}"
+    return words + (f", experts of {one.fit.cpu_moe} layers in RAM" if one.fit.cpu_moe else "")
+
+
+def _memory(one: Configuration) -> str:
+    return f"{one.fit.used / GIB:.1f}/{one.budget / GIB:.1f}"
+
+
+def _ctx(one: Configuration) -> str:
+    return f"{one.usable_ctx // 1024}K"
+
+
+def _download(one: Configuration) -> str:
+    return f"{'' if one.download_exact else '≈'}{one.download / GIB:.1f}"
+
+
+def _speeds(one: Configuration) -> str:
+    plain = _range(one.prediction.plain, 0)
+    return plain if one.method == "none" else f"{plain} → {_range(one.prediction.spec, 0)}"
+
+
+def _even(one: Configuration) -> str:
+    if one.method == "none":
+        return ""
+    return f" · break-even ≈{_range(one.prediction.break_even, 1)}"
+
+
+def _range(value: tuple[float, float], digits: int) -> str:
+    if value[1] < 10 and digits == 0:
+        digits = 1
+    low, high = (f"{number:.{digits}f}" for number in value)
+    return low if low == high else f"{low}–{high}"
+
+
+def _explain(number: int, one: Configuration, result: Recommendation) -> None:
+    console = out()
+    _head(result.budget, result.wish)
+    _rows((one,), number)
+    say("\nMemory", style="bold")
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("part")
+    table.add_column("GPU", justify="right")
+    table.add_column("RAM", justify="right")
+    for name, on_gpu, in_ram in one.fit.parts:
+        table.add_row(name, *(format_bytes(size) if size else "–" for size in (on_gpu, in_ram)))
+    table.add_row("together", format_bytes(one.fit.gpu), format_bytes(one.fit.ram))
+    console.print(table)
+    for title, lines in _facts(one, result):
+        say(f"\n{title}", style="bold")
+        for line in lines:
+            say(f"   {line}")
+
+
+def _facts(one: Configuration, result: Recommendation) -> Iterator[tuple[str, list[str]]]:
+    prediction, model = one.prediction, one.model
+    speed = [f"plain ≈{_range(prediction.plain, 1)} tok/s"]
+    if one.method != "none":
+        speed += [
+            f"with {one.method}, K {prediction.k}: ≈{_range(prediction.spec, 1)} tok/s,"
+            f" ≈{_range(prediction.speedup, 2)}-fold",
+            f"from {one.acceptance_source}",
+            f"break-even: ≈{_range(prediction.break_even, 2)} accepted per cycle of"
+            f" {prediction.k} drafted",
+        ]
+    if prediction.tokens_per_pass is not None and one.method != "none":
+        speed.append(f"tokens per pass: ≈{span(prediction.tokens_per_pass)}")
+    yield "Speed (estimates)", speed
+    rows = evidence_lines(one, result)
+    if rows:
+        yield "Measured by others, numbers as given [trust]", rows
+    yield (
+        "Quality",
+        [
+            f"class {one.quality:g}, from {model.quality} for the model ({model.quality_source})"
+            " and what quant and use add or take"
+        ],
+    )
+    files = [
+        f"{file.repo or file.folder}/{name}" for file in one.selection.files for name in file.names
+    ]
+    sizes = sorted({file.sizes for file in one.selection.files})
+    yield "Files", [*files, f"{_download(one)} GiB, sizes from {', '.join(sizes)}"]
+    licence = [model.licence, *([model.licence_note] if model.licence_note else [])]
+    yield "Licence", [": ".join(licence)]
+    notes = [*one.notes, *model.notes]
+    if one.selection.draft is not None and one.selection.draft.note:
+        notes.append(f"draft: {one.selection.draft.note}")
+    if notes:
+        yield "Notes", notes
+    others = [f"{r.name}: {r.reason}" for r in result.all_refused if r.model == model.id]
+    if others:
+        yield "Not chosen of this model", others
+    where = "specctl chat" if one.in_process else SERVER
+    yield f"Next (runs {where})", [pull_command(one), run_command(one, result.wish.ctx)]
