@@ -5,6 +5,7 @@ No host name, no user, no folder: the machine in general terms, models by their 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -132,7 +133,8 @@ def write(path: Path, data: Mapping[str, Any]) -> None:
         part.write_text(text + "\n", encoding="utf-8")
         part.replace(path)
     except OSError as error:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
         raise SpecctlError(f"cannot write {path}: {error.strerror}") from error
 
 

