@@ -6,22 +6,22 @@ from bisect import bisect_right
 from math import exp, log
 
 # A cell is a match-length bucket and how the occurrences agree. Buckets begin at these lengths.
-BUCKETS = (2, 3, 4, 6, 9, 17, 33)
+BUCKETS = (1, 2, 3, 4, 6, 9, 17, 33)
 SINGLE, UNANIMOUS, MAJORITY, SPLIT = range(4)
 # Chance that the next token is right before anything was seen. By length for one occurrence; more
 # that all agree are worth more, more that do not agree less (factors on the odds).
-_PRIOR = (0.30, 0.45, 0.55, 0.65, 0.78, 0.88, 0.93)
+_PRIOR = (0.20, 0.38, 0.52, 0.64, 0.75, 0.85, 0.93, 0.97)
 _ODDS = (1.0, 2.0, 1.0, 0.4)
 _WEIGHT = 6.0  # the prior counts as so many trials
 _FORGET = 0.97  # per trial of the same cell: the last thirty or so count
 _RATE = 0.15  # step of the shift common to all cells
 _SHIFT = 2.5  # its largest size, in log-odds
 
-_FIRST_CELL = [(bisect_right(BUCKETS, length) - 1) * 4 for length in range(BUCKETS[-1] + 1)]
+_FIRST_CELL = [max(0, bisect_right(BUCKETS, length) - 1) * 4 for length in range(BUCKETS[-1] + 1)]
 
 
 def cell(length: int, agreement: int) -> int:
-    """The cell of a match of `length` ≥ 2 tokens."""
+    """The cell of a match of `length` ≥ 1 tokens."""
     return _FIRST_CELL[min(length, BUCKETS[-1])] + agreement
 
 

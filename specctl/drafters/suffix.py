@@ -11,7 +11,7 @@ from specctl.drafters.lookup import Lookup, common_prefix, kept
 from specctl.drafters.suffix_automaton import SuffixAutomaton
 from specctl.settings import Sampling
 
-SHORTEST = 2  # a match of one token says next to nothing
+SHORTEST = 2  # a match of one token says little
 THRESHOLD = 0.35
 MOST_TOKENS = 1 << 16
 _BRANCHES = 64  # continuations looked at per step: keeps the cost of a step constant
@@ -22,10 +22,11 @@ _HEADER = 8  # a chat template's opening of the answer may differ from how it is
 class NgramSuffix(Lookup):
     """Drafts along a suffix automaton of everything said so far in this conversation.
 
-    The match is the longest suffix of the text, of at least 2 tokens, that occurred before. Per
-    step the continuation with the most occurrences is taken, the latest one counting twice; where
-    an occurrence ends with the text, the next shorter context goes on. Each token's confidence is
-    the share of right guesses at its match length and agreement so far (see `Hits`).
+    The match is the longest suffix of the text that occurred before, of at least `shortest` tokens
+    (2; 1 is for a caller that weighs the confidences). Per step the continuation with the most
+    occurrences is taken, the latest one counting twice; where an occurrence ends with the text, the
+    next shorter context goes on. Each token's confidence is the share of right guesses at its match
+    length and agreement so far (see `Hits`).
 
     The draft ends where the running product of confidences would fall below `threshold`; 0 gives
     the whole path up to `limit` to a caller that chooses the length itself. The default, 0.35, is
@@ -40,11 +41,16 @@ class NgramSuffix(Lookup):
     """
 
     def __init__(
-        self, k_max: int, threshold: float = THRESHOLD, most_tokens: int = MOST_TOKENS
+        self,
+        k_max: int,
+        threshold: float = THRESHOLD,
+        most_tokens: int = MOST_TOKENS,
+        shortest: int = SHORTEST,
     ) -> None:
         super().__init__("ngram-suffix", k_max)
         self._threshold = threshold
         self._most_tokens = most_tokens
+        self._shortest = shortest
         self._known: list[int] = []  # the sequence as it is now
         self._prompt = 0  # its length at begin
         self._automaton = SuffixAutomaton()
@@ -79,7 +85,7 @@ class NgramSuffix(Lookup):
         self._path_at = len(tokens)
         self._path = []
         match = self._automaton.length(max(0, self._automaton.link(self._automaton.state)))
-        if match < SHORTEST or limit < 1:
+        if match < self._shortest or limit < 1:
             return nothing(self.name)
         confidences = self._walk(min(limit, self.needs.k_max))
         if not confidences:
@@ -119,11 +125,11 @@ class NgramSuffix(Lookup):
         return confidences
 
     def _follow(self) -> Iterator[tuple[int, int]]:
-        """(token, cell) along the automaton, as long as a context of two tokens has a sequel."""
+        """(token, cell) along the automaton, as long as a long enough context has a sequel."""
         automaton = self._automaton
         state = automaton.link(automaton.state)
         context = automaton.length(state)
-        while context >= SHORTEST:
+        while context >= self._shortest:
             found = self._next(state)
             if found is None:
                 state = automaton.link(state)

@@ -84,6 +84,12 @@ def test_frequency_and_recency() -> None:
     assert first(7, 7, 7, 8) == 7  # more frequent than that
 
 
+def test_matches_of_one_token_are_for_those_who_ask() -> None:
+    text = [1, 2, 3, 1]
+    assert not begun(text, threshold=0).propose(text, 2)
+    assert begun(text, threshold=0, shortest=1).propose(text, 2).tokens == (2, 3)
+
+
 def test_a_copy_goes_on_with_itself() -> None:
     text = [1, 2, 3] * 3
     assert begun(text, threshold=0).propose(text, 7).tokens == (1, 2, 3, 1, 2, 3, 1)
@@ -200,10 +206,10 @@ def test_close_forgets_and_a_shrunken_list_is_no_surprise() -> None:
 
 def test_cells_and_priors() -> None:
     hits = Hits()
-    by_length = [hits.chance(cell(length, SINGLE)) for length in (2, 3, 4, 6, 9, 17, 33)]
+    by_length = [hits.chance(cell(length, SINGLE)) for length in (1, 2, 3, 4, 6, 9, 17, 33)]
     assert by_length == sorted(by_length)
-    assert cell(2, SINGLE) == 0
-    assert cell(40, SPLIT) == cell(33, SPLIT) == 27
+    assert cell(1, SINGLE) == 0
+    assert cell(40, SPLIT) == cell(33, SPLIT) == 31
     ordered = [SPLIT, MAJORITY, UNANIMOUS]
     assert [hits.chance(cell(4, a)) for a in ordered] == sorted(
         hits.chance(cell(4, a)) for a in ordered
