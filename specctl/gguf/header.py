@@ -328,14 +328,18 @@ def _read_array(cursor: _Cursor, key: str) -> Value:
     kind, count = cursor.u32(), cursor.u64()
     if kind == _STRING:
         if count > MAX_ITEMS or count * 8 > cursor.left():
-            raise cursor.error(f"claims {count} texts under {key!r}, more than it can hold")
+            raise cursor.error(
+                f"is cut off or damaged: it claims {count} texts under {key!r}", "fetch it again"
+            )
         return _read_strings(cursor, count)
     code = _SCALARS.get(kind)
     if code is None:
         raise cursor.error(f"has an array of type {kind} under {key!r}, which GGUF does not allow")
     width = struct.calcsize(f"<{code}")
     if count > MAX_ITEMS or count * width > cursor.left():
-        raise cursor.error(f"claims {count} numbers under {key!r}, more than it can hold")
+        raise cursor.error(
+            f"is cut off or damaged: it claims {count} numbers under {key!r}", "fetch it again"
+        )
     start = cursor.need(count * width)
     if code == "?":
         return [byte != 0 for byte in cursor.data[start : cursor.at]]

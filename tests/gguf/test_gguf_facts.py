@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import gguf_families as families
-import gguf_headers as H
+import gguf_headers as headers
 import pytest
 
 from specctl.errors import GgufError
@@ -53,7 +53,12 @@ def test_sliding_window_five_to_one(tmp_path: Path) -> None:
         ("cohere2moe", {"attention.sliding_window": 128}, 8, [0, 4]),  # dense first
         ("gemma2", {}, 4, [1, 3]),  # a window by default
         ("gemma3", {}, 6, range(6)),  # no window in the file: nothing slides
-        ("gemma3", {"attention.sliding_window": 8, "attention.sliding_window_pattern": 3}, 6, [2, 5]),
+        (
+            "gemma3",
+            {"attention.sliding_window": 8, "attention.sliding_window_pattern": 3},
+            6,
+            [2, 5],
+        ),
         ("phi3", {"attention.sliding_window": 128}, 4, range(4)),  # switched off in llama.cpp
         ("qwen2", {"attention.sliding_window": 128}, 4, range(4)),  # the key is not read
         ("exaone4", {"attention.sliding_window": 128}, 4, range(4)),  # only with 64 layers
@@ -69,15 +74,15 @@ def test_sliding_window_five_to_one(tmp_path: Path) -> None:
 def test_which_layers_slide(
     tmp_path: Path, arch: str, more: dict[str, object], n_layer: int, full: list[int]
 ) -> None:
-    keys = H.base(arch, n_layer, 64, 2, 1, 32, 64, 32)
+    keys = headers.base(arch, n_layer, 64, 2, 1, 32, 64, 32)
     keys |= {f"{arch}.{key}": value for key, value in more.items()}
-    shape = facts(H.write(tmp_path / "m.gguf", keys, H.ends(64, 32, "f32"))).shape
+    shape = facts(headers.write(tmp_path / "m.gguf", keys, headers.ends(64, 32, "f32"))).shape
     assert [i for i, layer in enumerate(shape.layers) if not layer.sliding] == list(full)
 
 
 def test_windows_with_heads_of_their_own(tmp_path: Path) -> None:
     """gemma4: sliding layers have other head sizes, the last ones share the cache of others."""
-    keys = H.base(
+    keys = headers.base(
         "gemma4", 6, 64, 4, 2, 32, 64, 32,
         attention__sliding_window=16,
         attention__sliding_window_pattern=[True, True, False] * 2,
@@ -85,7 +90,7 @@ def test_windows_with_heads_of_their_own(tmp_path: Path) -> None:
         attention__value_length_swa=8,
         attention__shared_kv_layers=2,
     )  # fmt: skip
-    shape = facts(H.write(tmp_path / "m.gguf", keys, H.ends(64, 32, "f32"))).shape
+    shape = facts(headers.write(tmp_path / "m.gguf", keys, headers.ends(64, 32, "f32"))).shape
     assert shape.layers == (
         LayerMemory(2 * 16, 2 * 8, sliding=True),
         LayerMemory(2 * 16, 2 * 8, sliding=True),
@@ -119,7 +124,11 @@ def test_hybrid_state_by_hand(tmp_path: Path) -> None:
     ("arch", "more", "attention", "recurrent", "one"),
     [
         ("jamba", {"attention.head_count_kv": [0, 2, 0, 0]}, 1, 3, 4 * (3 * 128 + 16 * 128)),
-        ("lfm2", {"attention.head_count_kv": [0, 2, 0, 2], "shortconv.l_cache": 3}, 2, 2, 4 * 64 * 2),
+        (
+            "lfm2",
+            {"attention.head_count_kv": [0, 2, 0, 2], "shortconv.l_cache": 3},
+            2, 2, 4 * 64 * 2,
+        ),
         ("falcon-h1", {}, 4, 4, 4 * (3 * (128 + 2 * 1 * 16) + 16 * 128)),
         ("mamba", {}, 0, 4, 4 * (3 * 128 + 16 * 128)),
         ("rwkv7", {"wkv.head_size": 16}, 0, 4, 4 * 64 * (2 + 16)),
@@ -130,20 +139,24 @@ def test_hybrid_state_by_hand(tmp_path: Path) -> None:
             {"attention.head_count_kv": [0, 2, 0, 0], "feed_forward_length": [0, 0, 64, 0]},
             1, 2, None,
         ),
-        ("kimi-linear", {"attention.head_count_kv": [0, 0, 2, 0], "kda.head_dim": 8}, 1, 3, 4 * 4 * 8 * 17),
+        (
+            "kimi-linear",
+            {"attention.head_count_kv": [0, 0, 2, 0], "kda.head_dim": 8},
+            1, 3, 4 * 4 * 8 * (3 * 3 + 8),
+        ),
     ],
 )  # fmt: skip
 def test_recurrent_families(
     tmp_path: Path, arch: str, more: dict[str, object], attention: int, recurrent: int,
     one: int | None,
 ) -> None:  # fmt: skip
-    keys = H.base(arch, 4, 64, 4, 2, 16, 64, 32)
+    keys = headers.base(arch, 4, 64, 4, 2, 16, 64, 32)
     ssm = {"conv_kernel": 4, "inner_size": 128, "state_size": 16}
     if arch in ("falcon-h1", "qwen3next", "nemotron_h"):
         ssm["group_count"] = 1
     keys |= {f"{arch}.ssm.{key}": value for key, value in ssm.items()}
     keys |= {f"{arch}.{key}": value for key, value in more.items()}
-    found = facts(H.write(tmp_path / "m.gguf", keys, H.ends(64, 32, "f32")))
+    found = facts(headers.write(tmp_path / "m.gguf", keys, headers.ends(64, 32, "f32")))
     shape = found.shape
     assert (shape.n_attention, shape.n_recurrent) == (attention, recurrent)
     if one is not None:
@@ -152,8 +165,8 @@ def test_recurrent_families(
 
 
 def test_an_unknown_architecture_is_said(tmp_path: Path) -> None:
-    keys = H.base("qwen99", 2, 64, 2, 1, 32, 64, 32)
-    found = facts(H.write(tmp_path / "m.gguf", keys, H.ends(64, 32, "f32")))
+    keys = headers.base("qwen99", 2, 64, 2, 1, 32, 64, 32)
+    found = facts(headers.write(tmp_path / "m.gguf", keys, headers.ends(64, 32, "f32")))
     assert not found.known_arch
     assert "qwen99" in found.notes[0]
     assert found.shape.kv_width_k == 32
@@ -181,18 +194,20 @@ def test_mtp_is_decided_by_tensors_not_by_the_name(tmp_path: Path) -> None:
         ([("selector_hidden.weight", (64, 8), "f32")], "dflash2"),
     ],
 )
-def test_block_drafts(tmp_path: Path, tensors: H.Tensors, kind: str) -> None:
-    keys = H.base("dflash", 2, 64, 2, 1, 32, 64, 32, target_layers=[1, 3], block_size=8)
-    found = facts(H.write(tmp_path / "m.gguf", keys, [("fc.weight", (128, 64), "f32"), *tensors]))
+def test_block_drafts(tmp_path: Path, tensors: headers.Tensors, kind: str) -> None:
+    keys = headers.base("dflash", 2, 64, 2, 1, 32, 64, 32, target_layers=[1, 3], block_size=8)
+    found = facts(
+        headers.write(tmp_path / "m.gguf", keys, [("fc.weight", (128, 64), "f32"), *tensors])
+    )
     assert (found.kind, found.target_layers, found.block_size) == (kind, (1, 3), 8)
     assert not found.own_embedding
 
 
 def test_eagle3_draft(tmp_path: Path) -> None:
-    keys = H.base("eagle3", 1, 64, 2, 1, 32, 64, 32, target_layers=[2, 5, 9])
+    keys = headers.base("eagle3", 1, 64, 2, 1, 32, 64, 32, target_layers=[2, 5, 9])
     keys["eagle3.target_hidden_size"] = 128
-    tensors: H.Tensors = [("fc.weight", (384, 64), "f32"), ("d2t", (16,), "i64")]
-    found = facts(H.write(tmp_path / "m.gguf", keys, tensors))
+    tensors: headers.Tensors = [("fc.weight", (384, 64), "f32"), ("d2t", (16,), "i64")]
+    found = facts(headers.write(tmp_path / "m.gguf", keys, tensors))
     assert (found.kind, found.target_layers, found.target_n_embd) == ("eagle3", (2, 5, 9), 128)
     assert found.own_output
     assert found.n_params == 384 * 64
@@ -200,7 +215,7 @@ def test_eagle3_draft(tmp_path: Path) -> None:
 
 def test_projector(tmp_path: Path) -> None:
     keys = {"general.architecture": "clip", "clip.has_vision_encoder": True}
-    found = facts(H.write(tmp_path / "mmproj.gguf", keys, [("v.x", (4, 4), "f16")]))
+    found = facts(headers.write(tmp_path / "mmproj.gguf", keys, [("v.x", (4, 4), "f16")]))
     assert (found.kind, found.shape.n_layer, found.weights.total) == ("projector", 0, 32)
 
 
@@ -214,9 +229,9 @@ def test_projector(tmp_path: Path) -> None:
     ],
 )
 def test_keys_that_cannot_be(tmp_path: Path, change: dict[str, object], said: str) -> None:
-    keys = H.base("llama", 2, 64, 2, 1, 32, 64, 32) | change
+    keys = headers.base("llama", 2, 64, 2, 1, 32, 64, 32) | change
     with pytest.raises(GgufError, match=said):
-        facts(H.write(tmp_path / "m.gguf", keys, H.ends(64, 32, "f32")))
+        facts(headers.write(tmp_path / "m.gguf", keys, headers.ends(64, 32, "f32")))
 
 
 def split(tmp_path: Path, counts: list[int], **change: int) -> list[Path]:
@@ -224,7 +239,7 @@ def split(tmp_path: Path, counts: list[int], **change: int) -> list[Path]:
     size = families.Size(n_layer=2, n_embd=64, n_head=2, n_kv=1, head_dim=32, n_ff=64, n_vocab=32)
     whole = families.llama(tmp_path / "whole.gguf", replace(size, kind="f32"))
     tensors = [(t.name, t.shape, t.type) for t in facts(whole).header.tensors]  # type: ignore[union-attr]
-    keys = H.base("llama", 2, 64, 2, 1, 32, 64, 32)
+    keys = headers.base("llama", 2, 64, 2, 1, 32, 64, 32)
     paths, start = [], 0
     for index, count in enumerate(counts):
         own = {
@@ -235,7 +250,7 @@ def split(tmp_path: Path, counts: list[int], **change: int) -> list[Path]:
         own |= {f"split.{key}": value for key, value in change.items()} if not index else {}
         path = tmp_path / f"m-{index + 1:05d}-of-{len(counts):05d}.gguf"
         part = tensors[start : start + count] if index + 1 < len(counts) else tensors[start:]
-        paths.append(H.write(path, {**(keys if not index else {}), **own}, part))
+        paths.append(headers.write(path, {**(keys if not index else {}), **own}, part))
         start += count
     return paths
 
@@ -284,12 +299,14 @@ def test_parts_that_do_not_belong_together(tmp_path: Path) -> None:
 def test_tokenizer_defaults(
     tmp_path: Path, model: str, pre: str, flag: bool | None, expected: tuple[str, bool]
 ) -> None:
-    keys = H.base("llama", 2, 64, 2, 1, 32, 64, 32) | H.vocabulary(300)
+    keys = headers.base("llama", 2, 64, 2, 1, 32, 64, 32) | headers.vocabulary(300)
     keys |= {"tokenizer.ggml.model": model, "tokenizer.ggml.pre": pre}
     del keys["tokenizer.ggml.add_bos_token"]
     if flag is not None:
         keys["tokenizer.ggml.add_bos_token"] = flag
-    tokenizer = facts(H.write(tmp_path / "m.gguf", keys, H.ends(64, 32, "f32"))).tokenizer
+    tokenizer = facts(
+        headers.write(tmp_path / "m.gguf", keys, headers.ends(64, 32, "f32"))
+    ).tokenizer
     assert tokenizer is not None
     vocabulary = tokenizer.vocabulary
     assert (vocabulary.kind, vocabulary.add_bos) == expected
