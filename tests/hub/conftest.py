@@ -35,9 +35,6 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
     with HubServer() as server:
         monkeypatch.setenv("HF_ENDPOINT", server.url)
         yield server
-    from huggingface_hub import close_session
-
-    close_session()
 
 
 @pytest.fixture
