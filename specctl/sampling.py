@@ -7,9 +7,12 @@ with the very number plain decoding would have used there, and for one seed the 
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from specctl.settings import Sampling
@@ -19,6 +22,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Logits = NDArray[np.float32]
+
+
+_COUNTER = struct.Struct("<QQB")  # seed, position, stream
+_NUCLEUS = 1024  # tokens that top-p sorts at first
 
 
 class Stream(IntEnum):
@@ -56,11 +63,13 @@ class Law:
 
 
 def uniform(seed: int, position: int, stream: Stream) -> float:
-    """The number in [0, 1) that belongs to this seed, position and stream (Philox 4×64)."""
-    import numpy as np
+    """The number in [0, 1) that belongs to this seed, position and stream: 53 bits of BLAKE2b.
 
-    bits = np.random.Philox(key=seed, counter=[position, int(stream), 0, 0])
-    return float(np.random.Generator(bits).random())
+    A hash and not numpy's Philox because building one of its generators per number costs 32 µs, and
+    a cycle of K drafted tokens asks for up to 2 K + 1 of them; this is below 1 µs.
+    """
+    key = _COUNTER.pack(seed, position, stream)
+    return (int.from_bytes(blake2b(key, digest_size=8).digest(), "little") >> 11) * 2.0**-53
 
 
 def penalise(logits: Logits, history: Sequence[int], sampling: Sampling) -> Logits:
@@ -96,31 +105,31 @@ def law(logits: Logits, history: Sequence[int], sampling: Sampling) -> Law:
     """The target's law at one position after the whole chain, for temperature > 0.
 
     Chain: penalties, top-k, top-p, min-p, temperature; top-p and min-p look at the probabilities
-    before the temperature, as in llama.cpp. Among equal logits the lower id is kept.
+    before the temperature, as in llama.cpp. Among equal logits the lower id is kept. Logits that
+    are no numbers give a law of NaN.
     """
     import numpy as np
 
     if sampling.penalised:
         logits = penalise(logits, history, sampling)
+    peak = float(logits.max())
+    if not math.isfinite(peak):
+        return Law(np.zeros(1, np.int64), np.full(1, np.nan))
     ids = _largest(logits, sampling.top_k)
-    values = logits[ids].astype(np.float64)
-    order = np.lexsort((ids, -values))
-    ids, values = ids[order], values[order]
-    probs = np.exp(values - values[0])
-    probs /= probs.sum()
-    keep = len(ids)
+    values = logits[ids].astype(np.float64) - peak
+    probs = np.exp(values)
     if sampling.top_p < 1:
-        keep = int(probs.cumsum().searchsorted(sampling.top_p, side="left")) + 1
-    if sampling.min_p > 0:
-        keep = min(keep, int(np.count_nonzero(probs >= sampling.min_p * probs[0])))
-    ids, values = ids[: max(keep, 1)], values[: max(keep, 1)]
-    probs = np.exp((values - values[0]) / sampling.temperature)
-    ascending = np.argsort(ids)
-    return Law(ids[ascending], (probs / probs.sum())[ascending])
+        kept = _nucleus(values, probs / probs.sum(), sampling.top_p)
+        ids, values, probs = ids[kept], values[kept], probs[kept]
+    if sampling.min_p > 0:  # probs are still relative to the best one
+        kept = np.flatnonzero(probs >= sampling.min_p)
+        ids, values = ids[kept], values[kept]
+    probs = np.exp(values / sampling.temperature)
+    return Law(ids, probs / probs.sum())
 
 
 def _largest(logits: Logits, top_k: int) -> NDArray[np.int64]:
-    """Ids of the `top_k` largest logits (all when 0), unordered; never a -inf."""
+    """Ids of the `top_k` largest logits (all when 0), ascending; never a -inf."""
     import numpy as np
 
     if not 0 < top_k < len(logits):
@@ -129,8 +138,32 @@ def _largest(logits: Logits, top_k: int) -> NDArray[np.int64]:
     ids = np.flatnonzero(logits >= max(edge, np.finfo(np.float32).min))
     if len(ids) > top_k:  # ties at the edge: the lower ids stay
         above = np.flatnonzero(logits > edge)
-        ids = np.concatenate([above, ids[logits[ids] == edge][: top_k - len(above)]])
+        ties = ids[logits[ids] == edge][: top_k - len(above)]
+        ids = np.sort(np.concatenate([above, ties]))
     return ids
+
+
+def _nucleus(
+    values: NDArray[np.float64], probs: NDArray[np.float64], top_p: float
+) -> NDArray[np.int64]:
+    """Indices (ascending) of the fewest likeliest tokens that hold `top_p` together.
+
+    Sorting all of a large vocabulary costs 80 ms; the likeliest thousand nearly always hold it.
+    """
+    import numpy as np
+
+    likeliest = np.arange(len(values))
+    count = _NUCLEUS
+    while count < len(values):
+        edge = np.partition(values, len(values) - count)[len(values) - count]
+        above = np.flatnonzero(values > edge)  # without the edge: its ties might be cut apart
+        if probs[above].sum() > top_p:
+            likeliest = above
+            break
+        count *= 8
+    likeliest = likeliest[np.argsort(-values[likeliest], kind="stable")]
+    count = int(probs[likeliest].cumsum().searchsorted(top_p, side="left")) + 1
+    return np.sort(likeliest[:count])
 
 
 def residual(target: Law, draft: Law) -> Law:

@@ -165,6 +165,26 @@ def test_truncation_looks_at_the_probabilities_before_the_temperature():
     assert got.probs[0] == pytest.approx(0.5, abs=0.01)
 
 
+@pytest.mark.parametrize("spread", [0.0, 0.05, 1.0, 3.0])
+def test_top_p_over_a_large_vocabulary(spread):
+    """Flat and peaked rows of 40 000 tokens, with many ties: the shortcut keeps the same tokens."""
+    rng = np.random.default_rng(1)
+    logits = (rng.standard_normal(40_000) * spread).round(2).astype(np.float32)
+    for top_p in (0.1, 0.5, 0.95, 0.999):
+        values = logits.astype(np.float64)
+        probs = np.exp(values - values.max()) / np.exp(values - values.max()).sum()
+        order = np.lexsort((np.arange(len(values)), -values))
+        keep = int(probs[order].cumsum().searchsorted(top_p)) + 1
+        got = law(logits, [], sampling(top_p=top_p))
+        assert got.ids.tolist() == sorted(order[:keep].tolist())
+
+
+@pytest.mark.parametrize("values", [(math.nan, 1.0), (1.0, math.nan, 2.0), (-math.inf,) * 3])
+@pytest.mark.parametrize("k", [0, 1, 2])
+def test_rows_that_are_no_numbers_say_so(values, k):
+    assert math.isnan(law(row(*values), [], sampling(top_k=k)).probs[0])
+
+
 def test_huge_and_tiny_logits_do_not_overflow():
     got = law(row(3e38, -3e38, 0), [], sampling(temperature=0.05))
     assert got.probs.tolist() == [1, 0, 0]
