@@ -72,13 +72,16 @@ class Outcome:
     """What stood: `accepted` of the draft, then the target's own token.
 
     `emitted` is the accepted tokens and the target's own (before any stop cuts the text);
-    `length` is the number of tokens of the sequence afterwards, `emitted` included.
+    `length` is the number of tokens of the sequence afterwards, `emitted` included. `seconds` is
+    what the target's pass and judging it took (t_v + t_o), `t_1` the plain-step estimate in force.
     """
 
     draft: Draft
     accepted: int
     emitted: tuple[int, ...]
     length: int
+    seconds: float = 0.0
+    t_1: float | None = None
 
 
 class Drafter(Protocol):

@@ -93,11 +93,12 @@ def _cycle(run: Run) -> Cycle:
     run.target.cut(n_past + 1 + verdict.accepted)
     pieces = _emit(run, stood)
     judged = time.perf_counter()
+    t_v, t_o = verified - proposed, judged - observed
     if run.drafter is not None:
-        run.drafter.settle(Outcome(draft, verdict.accepted, stood, n_past + 1 + len(stood)))
+        length = n_past + 1 + len(stood)
+        run.drafter.settle(Outcome(draft, verdict.accepted, stood, length, t_v + t_o, t_1))
     end = time.perf_counter()
     t_d = (proposed - begin) + (observed - verified) + (end - judged)
-    t_v, t_o = verified - proposed, judged - observed
     if draft:
         run.step_time.drafted()
     else:
