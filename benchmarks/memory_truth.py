@@ -1,6 +1,8 @@
 """What llama.cpp itself says a model needs, without loading weights: one JSON object per context.
 
-    python benchmarks/memory_truth.py MODEL.gguf '[{"n_ctx": 4096, "n_ubatch": 512}, ...]'
+    python benchmarks/memory_truth.py MODEL.gguf '[{"n_ctx": 4096, "n_ubatch": 512}, ...]' ...
+
+More pairs of model and contexts may follow.
 
 The model is opened with `no_alloc`, contexts are created normally: llama.cpp then plans every
 buffer and allocates none. Weights come from llama_model_size, the rest from its memory breakdown
@@ -96,9 +98,11 @@ def measure(model: object, options: dict[str, int]) -> dict[str, object]:
 def main() -> None:
     lib.llama_log_set(_log, ctypes.c_void_p(0))
     lib.llama_backend_init()
-    model = open_model(sys.argv[1])
-    for options in json.loads(sys.argv[2]):
-        print(json.dumps(measure(model, options)), flush=True)
+    for path, contexts in zip(sys.argv[1::2], sys.argv[2::2], strict=True):
+        model = open_model(path)
+        for options in json.loads(contexts):
+            print(json.dumps(measure(model, options)), flush=True)
+        lib.llama_model_free(model)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ in f32 values, with D = n_embd, F = n_ff, q = n_head x head_dim, kv = KV width:
     experts              3 D + q + 3 U E, and U D more if D > 2 E   (U used experts of width E)
                          3 D + q + U D if U E <= D; hybrids have D in place of q
     gated delta net      3 D + 3 C                        (C channels of the convolution)
+                         and 1.5 (s + 1) states of one layer with s snapshots
     an MTP layer         its feed-forward less 2 D
 
 plus one f16 mask of n cells per cache kind (full, sliding), and a few index inputs. The output
@@ -36,11 +37,12 @@ def compute_bytes(
     outputs: int,
     flash_attn: bool = True,
     mtp: bool = False,
+    snapshots: int = 0,
 ) -> int:
     """Bytes for micro-batches of `ubatch` tokens, `outputs` rows of logits at most.
 
     `cells` and `swa_cells` are the sizes of the two KV caches; `mtp` asks for the context of the
-    MTP layers instead of the trunk's.
+    MTP layers instead of the trunk's; `snapshots` recurrent states are kept beside the current one.
     """
     d, u = shape.n_embd, ubatch
     latent = shape.n_head * shape.kv_lora if _is_latent(shape) else 0
@@ -48,7 +50,7 @@ def compute_bytes(
     sliding = swa_cells if shape.n_swa and not mtp else 0
     masks = full + sliding
     if flash_attn:
-        mixer = 0 if mtp else _mixer(shape)
+        mixer = 0 if mtp else max(_attention(shape), _recurrent(shape, snapshots, u))
         layer = max(_feed_forward(shape, mtp), mixer) + masks / 2
     else:
         scores = max(full, sliding)
@@ -91,15 +93,19 @@ def _feed_forward(shape: Shape, mtp: bool = False) -> int:
     return max(experts, dense) if _is_latent(shape) else experts
 
 
-def _mixer(shape: Shape) -> int:
-    """The widest of what mixes tokens: attention of its kind, or a recurrent layer."""
+def _attention(shape: Shape) -> int:
     d, q = shape.n_embd, _queries(shape)
     kv = max(shape.kv_width_k, shape.swa_width_k)
     if _is_latent(shape):
-        attention = 3 * shape.n_head * shape.kv_lora + 2 * d
-    elif shape.arch in _GATED:
-        attention = 3 * d + 3 * q + 2 * kv
-    else:
-        attention = 3 * d + max(2 * q, q + 2 * kv)
-    recurrent = 3 * d + 3 * shape.ssm_conv if shape.n_recurrent else 0
-    return max(attention, recurrent)
+        return 3 * shape.n_head * shape.kv_lora + 2 * d
+    if shape.arch in _GATED:
+        return 3 * d + 3 * q + 2 * kv
+    return 3 * d + max(2 * q, q + 2 * kv)
+
+
+def _recurrent(shape: Shape, snapshots: int, ubatch: int) -> float:
+    """Of one recurrent layer; its states are written out one by one where snapshots are kept."""
+    if not shape.n_recurrent:
+        return 0
+    states = 1.5 * (snapshots + 1) * shape.recurrent_bytes / shape.n_recurrent if snapshots else 0
+    return 3 * shape.n_embd + 3 * shape.ssm_conv + states / 4 / ubatch

@@ -175,11 +175,12 @@ def estimate(
     u = min(ubatch, cells)
     rows = u if encoder else outputs
     some, any_host = start <= n_blocks, start > 0
-    compute = compute_bytes(shape, cells, swa_cells, u, rows, flash_attn)
+    kept = snapshots if shape.arch in ROLLBACK else 0
+    compute = compute_bytes(shape, cells, swa_cells, u, rows, flash_attn, snapshots=kept)
     inputs = 4 * u * shape.n_embd + 2 * u * (cells + swa_cells)
     parts = [
         _weights(split, start, n_cpu_moe, shape, mtp),
-        *_memory(shape, start, cells, swa_cells, kv_type_k, kv_type_v, snapshots),
+        *_memory(shape, start, cells, swa_cells, kv_type_k, kv_type_v, kept),
         Part(
             "compute",
             compute if some else 0,
@@ -195,8 +196,8 @@ def estimate(
         fitted = sum(p.device for p in parts if p.name in ("compute", "mtp"))
         margin = round(COMPUTE_MARGIN * fitted)  # not on weights spread evenly: their sum is known
         parts.append(Part("backend", overhead + margin, 0, exact=False))
-    kept = tuple(part for part in parts if part.device or part.host)
-    return Memory(kept, cells, n_blocks + 1 - start, n_cpu_moe)
+    used = tuple(part for part in parts if part.device or part.host)
+    return Memory(used, cells, n_blocks + 1 - start, n_cpu_moe)
 
 
 def _spread(total: int, shape: Shape) -> Weights:
@@ -232,7 +233,6 @@ def _memory(
     shape: Shape, start: int, cells: int, swa_cells: int, type_k: str, type_v: str, snapshots: int
 ) -> list[Part]:
     bytes_k, bytes_v = KV_BYTES[type_k], KV_BYTES[type_v]
-    copies = 1 + (snapshots if shape.arch in ROLLBACK else 0)
     totals = {"kv": [0.0, 0.0], "swa kv": [0.0, 0.0], "recurrent": [0.0, 0.0]}
     for index, layer in enumerate(layers_of(shape)):
         side = 0 if index >= start else 1
@@ -241,7 +241,7 @@ def _memory(
             totals["swa kv"][side] += per_token * swa_cells
         else:
             totals["kv"][side] += per_token * cells
-        totals["recurrent"][side] += layer.recurrent_bytes * copies
+        totals["recurrent"][side] += layer.recurrent_bytes * (1 + snapshots)
     return [Part(name, round(device), round(host)) for name, (device, host) in totals.items()]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -244,3 +245,48 @@ def deepseek2(
         **_expert_keys(s),
     )  # fmt: skip
     return write(path, keys, tensors)
+
+
+TINY: dict[str, Callable[[Path], Path]] = {
+    "llama": llama,
+    "qwen3": qwen3,
+    "gemma3": gemma3,
+    "qwen3moe": qwen3moe,
+    "gpt-oss": gpt_oss,
+    "qwen35": lambda path: qwen35(path, mtp=1),
+    "qwen35moe": lambda path: qwen35(path, moe=True),
+    "deepseek2": lambda path: deepseek2(path, Size(kind="f32")),
+}
+"""One of each family, some megabytes."""
+
+FULL_SIZE: dict[str, Callable[[Path], Path]] = {
+    "Llama 3.1 8B": lambda path: llama(path, Size(32, 4096, 32, 8, 128, 14336, 128256, "q4_K")),
+    "Qwen3 0.6B": lambda path: qwen3(path, Size(28, 1024, 16, 8, 128, 3072, 151936, "q8_0")),
+    "Qwen3 8B": lambda path: qwen3(path, Size(36, 4096, 32, 8, 128, 12288, 151936, "q4_K")),
+    "Gemma 3 4B": lambda path: gemma3(
+        path, Size(34, 2560, 8, 4, 256, 10240, 262144, "q4_K", window=1024)
+    ),
+    "Gemma 3 27B": lambda path: gemma3(
+        path, Size(62, 5376, 32, 16, 128, 21504, 262144, "q4_K", window=1024)
+    ),
+    "Qwen3 30B-A3B": lambda path: qwen3moe(
+        path, Size(48, 2048, 32, 4, 128, 6144, 151936, "q4_K", 128, 8, 768)
+    ),
+    "gpt-oss 20B": lambda path: gpt_oss(
+        path, Size(24, 2880, 64, 8, 64, 2880, 201088, "mxfp4", 32, 4, 2880, 128)
+    ),
+    "Qwen3.5 27B": lambda path: qwen35(
+        path, Size(64, 5120, 24, 4, 256, 17408, 248320, "q4_K"), Delta(16, 48, 128), mtp=1
+    ),
+    "Qwen3.5 35B-A3B": lambda path: qwen35(
+        path,
+        Size(40, 2048, 16, 2, 256, 512, 248320, "q4_K", 256, 8, 512),
+        Delta(16, 32, 128),
+        mtp=1,
+        moe=True,
+    ),
+    "DeepSeek V2 Lite": lambda path: deepseek2(
+        path, Size(28, 2048, 16, 1, 128, 10944, 102400, "f32", 64, 6, 1408)
+    ),
+}
+"""The dimensions of published models, in files whose weights are holes."""
