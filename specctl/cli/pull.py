@@ -54,7 +54,7 @@ def pull(
     dry_run: DryRun = False,
     as_json: Json = False,
     stall: Stall = DEFAULT.stall_seconds,
-    retries: Retries = DEFAULT.attempts,
+    retries: Retries = DEFAULT.attempts - 1,
 ) -> None:
     """Fetch the files of a whole pair; an interrupted pull goes on where it stopped.
 

@@ -57,7 +57,7 @@ class FetchPolicy:
     stall_seconds: float = 20.0
     least_rate: float = 1024.0
     connect_seconds: float = 10.0
-    attempts: int = 6
+    attempts: int = 7
     backoff_seconds: float = 1.0
     backoff_cap: float = 30.0
     patience_seconds: float = 300.0

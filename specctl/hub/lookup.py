@@ -246,12 +246,13 @@ def _item(
                 f"{want}: expected {what} {believed}, the hub has {listed}; taking the hub's"
             )
     target = store.target_path(want.repo, want.file)
+    older = store.find_own(want.repo, want.file)
     found = yield from proven(remote)
     if found is not None:
         return Item(want, remote, target, found, 0)
     if not sizeless:  # may we have it? before byte 1 of any file of the job
         remote = yield from confirmed(remote, hub, policy)
-    if store.find_own(want.repo, want.file):
+    if older is not None:
         yield Note(f"{want}: the stored copy is not what the hub has now; fetching the new one")
     return Item(want, remote, target, None, partial.kept_bytes(target, remote)[0])
 

@@ -89,11 +89,14 @@ def write_journal(target: Path, remote: RemoteFile, durable: int) -> None:
 def write_json(path: Path, value: dict[str, object]) -> None:
     """Write and rename: a reader sees the old file or the new one."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
-    with open(fresh, "w") as handle:
-        json.dump(value, handle, indent=1)
-        handle.flush()
-        os.fsync(handle.fileno())
-    os.replace(fresh, path)
+    try:
+        with open(fresh, "w") as handle:
+            json.dump(value, handle, indent=1)
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.replace(fresh, path)
+    finally:  # a full disk leaves nothing behind
+        fresh.unlink(missing_ok=True)
 
 
 def drop(target: Path) -> None:

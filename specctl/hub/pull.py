@@ -115,11 +115,11 @@ def _bring(
     if item.found:
         return _ready(item.found, item.remote)
     lock = Lock(store.lock_path(item.target))
-    try:
-        yield from _acquire(lock, item, policy)
-    except OSError as error:
-        raise explain_disk(error, item.target) from error
     with released(lock):
+        try:
+            yield from _acquire(lock, item, policy)
+        except OSError as error:
+            raise explain_disk(error, item.target) from error
         remote = item.remote
         found = yield from proven(remote)  # whoever held the lock may have finished it
         if found:

@@ -117,14 +117,18 @@ def test_disk_full_midway_keeps_the_part(hub: HubServer, model: File) -> None:
 
 
 def test_second_pull_waits_for_the_first(hub: HubServer, model: File) -> None:
-    hub.faults.pause = 0.08
+    hub.faults.stalls = [1_000_000]
     first = start("pull", REF)
-    until(lambda: part_size() > 0, first)
+    until(lambda: part_size() == 1_000_000, first)
     second = start("pull", REF)
+    assert second.stderr is not None
+    told = second.stderr.readline()
+    assert f"is being pulled by pid {first.pid} on" in told
+    assert "(976.6 KiB of 1.9 MiB); waiting" in told
+    hub.stop.set()
     assert finish(first)[0] == 0
     code, out, err = finish(second)
     assert code == 0, err
-    assert f"is being pulled by pid {first.pid} on" in err
     assert "already here (specctl)" in err
     assert out.strip() == str(final())
     assert model.sent == len(DATA)
