@@ -17,7 +17,7 @@ class NgramIndex:
     A rolling hash finds candidates and every hit is compared token by token, so collisions cost
     time, never exactness. Slots are found by linear probing from the hash; since occurrences are
     taken out in the reverse of the order they came in, a cut restores the table as it was.
-    About 200 bytes per token of text, whatever n.
+    About 100 bytes per token of text, whatever n.
     """
 
     def __init__(self, n: int, modulus: int = _MODULUS) -> None:

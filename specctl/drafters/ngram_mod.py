@@ -61,7 +61,7 @@ class _Table:
 
 
 class _Exact:
-    """Keys of 61 bits: two n-grams do not meet. About 150 bytes per entry."""
+    """Keys of 61 bits: two n-grams do not meet. About 90 bytes per entry."""
 
     modulus = (1 << 61) - 1
 

@@ -21,7 +21,8 @@ class SuffixAutomaton:
     `count(state)` is min(MANY, number of occurrences), exactly; `last(state)` is where the latest
     one ends, exact as long as the count is below MANY. Keeping them takes at most MANY steps a
     token: along the suffix links occurrences grow strictly, and the first state with MANY of them
-    ends the walk. About 100 bytes a token in ordinary text.
+    ends the walk. Memory, measured: 110 bytes a token in ordinary text, 330 at worst (two tokens in
+    random order).
 
     A barrier is a token that equals nothing, not even another barrier: no match crosses it.
     """
