@@ -37,9 +37,16 @@ class Table:
         self._known.add(key)
         if key not in self._data:
             if required:
-                self.fail(key, "is missing")
+                self._missing(key)
             return None
         return self._data[key]
+
+    def _missing(self, key: str) -> NoReturn:
+        unknown = [name for name in self._data if name not in self._known]
+        near = difflib.get_close_matches(key, unknown, 1, 0.8)
+        if near:
+            self.fail(near[0], f'is not a key here; did you mean "{key}"?')
+        self.fail(key, "is missing")
 
     def _typed(self, key: str, kind: type, name: str, required: bool) -> object:
         value = self._value(key, required)
@@ -80,7 +87,7 @@ class Table:
         value = self.maybe_integer(key, least)
         if value is not None:
             return value
-        return self.fail(key, "is missing") if default is None else default
+        return self._missing(key) if default is None else default
 
     def maybe_integer(self, key: str, least: int = 0) -> int | None:
         """An optional whole number of at least `least`."""
@@ -91,7 +98,8 @@ class Table:
 
     def number(self, key: str) -> float:
         """A required number above 0."""
-        return self.maybe_number(key) or self.fail(key, "is missing or 0")
+        value = self.maybe_number(key)
+        return self._missing(key) if value is None else value or self.fail(key, "must not be 0")
 
     def maybe_number(self, key: str) -> float | None:
         """An optional number of at least 0."""
