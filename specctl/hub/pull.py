@@ -59,29 +59,44 @@ def check_room(job: Job) -> None:
 
 
 class _Meter:
-    """Bytes of the whole job to rate and remaining time."""
+    """Bytes of the whole job to rate and remaining time; only fetched bytes make a rate."""
 
     def __init__(self, job: Job) -> None:
         self.total = job.total
-        self.count = len(job.items)
-        self.before = 0  # bytes of the files that are finished
+        self._count = len(job.items)
+        self._before = 0  # bytes of the files that are finished
+        self._fetched = 0  # bytes fetched for them
+        self._todo = sum(item.remote.size for item in job.items if not item.found)
         self._marks: deque[tuple[float, int]] = deque()
 
     def progress(self, index: int, remote: RemoteFile, step: Step) -> Progress:
-        now = time.monotonic()
-        done = self.before + step.done
-        rate = None
-        if step.phase == "fetching":
-            self._marks.append((now, done))
-            while now - self._marks[0][0] > RATE_SECONDS:
-                self._marks.popleft()
-            first = self._marks[0]
-            if now - first[0] > 0.5 and done > first[1]:
-                rate = (done - first[1]) / (now - first[0])
+        rate = self._rate(self._fetched + step.fetched) if step.phase == "fetching" else None
+        done = self._before + step.done
         return Progress(
-            *(step.phase, remote.file, index, self.count, step.done, remote.size),
-            *(done, self.total, rate, (self.total - done) / rate if rate else None),
+            *(step.phase, remote.file, index, self._count, step.done, remote.size),
+            *(done, self.total, rate, (self._todo - step.done) / rate if rate else None),
         )
+
+    def _rate(self, fetched: int) -> float | None:
+        now = time.monotonic()
+        if self._marks and fetched < self._marks[-1][1]:  # a file was started over
+            self._marks.clear()
+        self._marks.append((now, fetched))
+        while now - self._marks[0][0] > RATE_SECONDS:
+            self._marks.popleft()
+        began, at = self._marks[0]
+        return (fetched - at) / (now - began) if now - began > 0.5 and fetched > at else None
+
+    def resized(self, by: int) -> None:
+        """A file changed on the hub under the pull."""
+        self.total += by
+        self._todo += by
+
+    def finished(self, one: Ready, item: Item) -> None:
+        """A file is here."""
+        self._before += one.size
+        self._fetched += one.fetched
+        self._todo -= 0 if item.found else one.size
 
 
 def pull(wanted: Iterable[Wanted], hub: Hub, policy: FetchPolicy | None = None) -> Iterator[Event]:
@@ -98,7 +113,7 @@ def pull(wanted: Iterable[Wanted], hub: Hub, policy: FetchPolicy | None = None) 
     ready = []
     for index, item in enumerate(job.items, 1):
         one = yield from _bring(item, index, hub, policy, meter)
-        meter.before += one.size
+        meter.finished(one, item)
         ready.append(one)
         yield one
     yield Done(
@@ -136,7 +151,7 @@ def _bring(
                 if again is None:
                     raise
                 again = yield from confirmed(again, hub, policy)
-                meter.total += again.size - remote.size
+                meter.resized(again.size - remote.size)
                 remote = again
         raise AssertionError("the loop returns or raises")
 

@@ -374,6 +374,23 @@ def test_pair_is_one_job(hub: HubServer, model: File, fast: FetchPolicy) -> None
     assert [event.index for event in bars] == sorted(event.index for event in bars)
 
 
+def test_rate_and_remaining_time_count_fetched_bytes_only(
+    hub: HubServer, model: File, fast: FetchPolicy
+) -> None:
+    hub.add("org/draft", {"draft.gguf": DATA})
+    draft, big = Wanted("org/draft", "draft.gguf"), Wanted("org/big", "big.gguf")
+    run(fast, WANT, draft)  # before and after the big one: here already
+    hub.add("org/big", {"big.gguf": DATA})
+    hub.faults.block, hub.faults.pause = 50_000, 0.04  # 1.25 MB/s at most
+    bars = [e for e in run(fast, WANT, big, draft) if isinstance(e, Progress)]
+    rated = [bar for bar in bars if bar.rate is not None]
+    assert rated
+    for bar in rated:
+        assert bar.rate <= 1.4e6
+        assert bar.eta == pytest.approx((len(DATA) - bar.file_done) / bar.rate)
+    assert (bars[-1].done, bars[-1].total) == (2 * len(DATA), 3 * len(DATA))
+
+
 # ---------------------------------------------------------------- splits
 
 
