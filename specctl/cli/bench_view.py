@@ -35,8 +35,9 @@ def opening(console: Console, opened: Opened, plan: BenchPlan) -> None:
     """What is about to be measured, and what may spoil it."""
     arms = ", ".join(arm.name for arm in plan.all_arms)
     console.print(
-        f"{plan.model}: {len(plan.prompts)} prompts × {plan.repeats} × ({escape(arms)}), up to "
-        f"{plan.max_tokens} tokens each, {opened.threads} threads"
+        f"{escape(plan.model)}: {_count(len(plan.prompts), 'prompt')} × {plan.repeats} × "
+        f"({escape(arms)}), up to {_count(plan.max_tokens, 'token')} each, "
+        f"{_count(opened.threads, 'thread')}"
     )
     for note in opened.notes:
         console.print(f"[dim]{escape(note)}[/]")
@@ -56,11 +57,16 @@ def estimate(console: Console, calibration: Calibration) -> None:
     )
 
 
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}" + "s" * (count != 1)
+
+
 def checking(console: Console, step: Checking) -> None:
     """Texts that differ are being decoded again."""
     if step.differing:
-        what = "1 prompt" if step.differing == 1 else f"{step.differing} prompts"
-        console.print(f"{what} gave more than one text: tie or bug? Decoding again …")
+        console.print(
+            f"{_count(step.differing, 'prompt')} gave more than one text: tie or bug? Decoding again …"
+        )
 
 
 class Show(Protocol):
