@@ -65,7 +65,7 @@ def checking(console: Console, step: Checking) -> None:
     """Texts that differ are being decoded again."""
     if step.differing:
         console.print(
-            f"{_count(step.differing, 'prompt')} gave more than one text: tie or bug? Decoding again …"
+            f"{_count(step.differing, 'prompt')} gave more than one text: ties or bugs? …"
         )
 
 
