@@ -4,27 +4,39 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
+from specctl.drafters.auto import K_MAX as AUTO_K_MAX
+from specctl.drafters.auto import PATH_FLOOR, Auto
 from specctl.drafters.base import Drafter
 from specctl.drafters.chain import Chain
+from specctl.drafters.costs import CostCurve
+from specctl.drafters.model_source import ModelSource
 from specctl.drafters.ngram_cache import NgramCache
 from specctl.drafters.ngram_map import NgramMapK, NgramMapK4V
 from specctl.drafters.ngram_mod import NgramMod
 from specctl.drafters.ngram_simple import NgramSimple
 from specctl.drafters.small_model import DraftContext, SmallModel
+from specctl.drafters.suffix import NgramSuffix
 from specctl.errors import UsageError
 from specctl.settings import SpecSettings
 
 _CACHE_K_MAX = 8  # llama.cpp's fixed draft length
+SUFFIX_K_MAX = 48
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What the session can hand to a drafter. `n_vocab` is the target's."""
+    """What the session can hand to a drafter. `n_vocab` is the target's.
+
+    The cost curves, of the target and of the draft model, are about the machine: they outlive the
+    drafters.
+    """
 
     n_vocab: int
     draft_context: DraftContext | None = None
+    costs: CostCurve = field(default_factory=CostCurve)
+    draft_costs: CostCurve = field(default_factory=CostCurve)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +53,16 @@ class SpecType:
 def _small_model(spec: SpecSettings, resources: Resources) -> Drafter:
     assert resources.draft_context is not None  # the session opens it where one is needed
     return SmallModel(resources.draft_context, spec.draft, resources.n_vocab)
+
+
+def _auto(spec: SpecSettings, resources: Resources) -> Drafter:
+    k = spec.k or AUTO_K_MAX
+    model = None
+    if resources.draft_context is not None:
+        settings = replace(spec.draft, n_max=k, n_min=0, p_min=0.0)
+        small = SmallModel(resources.draft_context, settings, resources.n_vocab)
+        model = ModelSource(small, resources.draft_costs)
+    return Auto(NgramSuffix(k, PATH_FLOOR, shortest=1), model, resources.costs, k)
 
 
 SPEC_TYPES = {
@@ -77,11 +99,23 @@ SPEC_TYPES = {
             lambda spec, _: NgramCache(spec.k or _CACHE_K_MAX, spec.compat),
         ),
         SpecType(
+            "ngram-suffix",
+            "the longest match of any length, by frequency and recency of what followed",
+            lambda spec: spec.k or SUFFIX_K_MAX,
+            lambda spec, _: NgramSuffix(spec.k or SUFFIX_K_MAX),
+        ),
+        SpecType(
             "draft-simple",
             "a small model of the same vocabulary drafts token by token",
             lambda spec: spec.draft.n_max,
             _small_model,
             draft_model=True,
+        ),
+        SpecType(
+            "auto",
+            "per cycle the drafter and length that pay, or none; with a draft model too",
+            lambda spec: spec.k or AUTO_K_MAX,
+            _auto,
         ),
     )
 }

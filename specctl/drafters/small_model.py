@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from specctl.drafters.base import Draft, Needs, Outcome, TargetPass, nothing
@@ -55,7 +56,6 @@ class SmallModel:
         self._settings = settings
         self._width = min(n_vocab, context.n_vocab)
         self._sampling = Sampling()
-        self._broken = ""
 
     @property
     def name(self) -> str:
@@ -83,52 +83,72 @@ class SmallModel:
             return nothing(NAME, "the draft's context is full")
         drafted: list[int] = []
         laws: list[Law] = []
-        unread = list(tokens[len(self._context.tokens) :])
-        while len(drafted) < limit:
-            row = self._context.extend(unread)[: self._width]
-            token, drawn_from = self._next(row, tokens, drafted)
-            if token is None:
-                break
+        for token, drawn_from, _ in islice(self.steps(tokens), limit):
             drafted.append(token)
             if drawn_from is not None:
                 laws.append(drawn_from)
-            unread = [token]
         if len(drafted) < self._settings.n_min and not laws:
             return nothing(NAME, f"fewer than {self._settings.n_min} tokens above p-min")
         if not drafted:
             return nothing(NAME, f"nothing above p-min {self._settings.p_min:g}")
         return Draft(tuple(drafted), NAME, laws=tuple(laws) if laws else None)
 
+    def unread(self, tokens: Sequence[int]) -> int:
+        """Tokens its memory would have to catch up with."""
+        return len(tokens) - len(self._context.tokens)
+
+    def steps(
+        self, tokens: Sequence[int], *, confident: bool = False
+    ) -> Iterator[tuple[int, Law | None, float]]:
+        """(token, law it was drawn from, largest probability), one pass of the draft each.
+
+        The caller stops asking when it has enough. The probability is 0 unless `confident` asks for
+        it or p-min needs it: it costs a softmax. A token with a law was drawn and must be verified.
+        """
+        drafted: list[int] = []
+        unread = list(tokens[len(self._context.tokens) :])
+        while len(self._context.tokens) + len(unread) <= self._context.n_ctx:
+            row = self._context.extend(unread)[: self._width]
+            token, drawn_from, chance = self._next(row, tokens, drafted, confident)
+            if token is None:
+                return
+            yield token, drawn_from, chance
+            drafted.append(token)
+            unread = [token]
+
     def _next(
-        self, row: Logits, tokens: Sequence[int], drafted: list[int]
-    ) -> tuple[int | None, Law | None]:
-        """The next token and the law it was drawn from (None: a point mass); no token: stop."""
+        self, row: Logits, tokens: Sequence[int], drafted: list[int], confident: bool
+    ) -> tuple[int | None, Law | None, float]:
+        """Next token, the law it was drawn from (None: a point mass), chance; no token: stop."""
         sampling, p_min = self._sampling, self._settings.p_min
         recent = [*tokens[-sampling.penalty_last_n :], *drafted] if sampling.penalised else []
         if sampling.greedy or self._settings.sampling == "greedy":
             token = best(row, recent, sampling)
-            if p_min > 0 and _probability(row, token) < p_min:
-                return None, None
-            return token, None
+            chance = _probability(row, token) if confident or p_min > 0 else 0.0
+            return (None if chance < p_min else token), None, chance
         drawn_from = law(row, recent, sampling)
-        if drawn_from.probs.max() < p_min:
-            return None, None
-        position = len(tokens) + len(drafted)
-        return drawn_from.draw(uniform(sampling.seed, position, Stream.DRAFT)), drawn_from
+        chance = float(drawn_from.probs.max())
+        if chance < p_min:
+            return None, None, chance
+        number = uniform(sampling.seed, len(tokens) + len(drafted), Stream.DRAFT)
+        return drawn_from.draw(number), drawn_from, chance
 
     def observe(self, target_pass: TargetPass) -> None:
         """Nothing of the target's pass is needed."""
 
     def settle(self, outcome: Outcome) -> None:
-        """Give up what the target rejected; what it added is read at the next `propose`.
+        """Give up what does not stand; what the target added is read at the next `propose`.
 
-        A draft of its own that was dropped (`n_min`) goes whole, also where another drafter of the
-        chain then drafted.
+        Its memory may hold a draft of its own, one that was dropped, or another drafter's that it
+        went on from: what stands is compared, whoever drafted it.
         """
         before = outcome.length - len(outcome.emitted)
-        if len(self._context.tokens) > before:
-            mine = outcome.draft.source == NAME
-            self._context.cut(before + (outcome.accepted if mine else 0))
+        held = self._context.tokens[before:]
+        if held:
+            pairs = zip(held, outcome.emitted, strict=False)
+            stands = next((at for at, (a, b) in enumerate(pairs) if a != b), None)
+            same = min(len(held), len(outcome.emitted)) if stands is None else stands
+            self._context.cut(before + same)
 
     def close(self) -> None:
         """The session owns the context and closes it."""

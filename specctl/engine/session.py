@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 from specctl.cores import usable_cores
 from specctl.drafters import registry
 from specctl.drafters.base import Drafter
+from specctl.drafters.costs import CostCurve
 from specctl.engine.loop import Run, generate
 from specctl.engine.steptime import StepTime
 from specctl.engine.text import Assembler
@@ -51,6 +52,7 @@ class Session:
         self._draft_path = draft
         self._clock = NativeClock()
         self._step_time = StepTime()
+        self._costs, self._draft_costs = CostCurve(), CostCurve()
         self._drafters: dict[SpecSettings, Drafter | None] = {}
         self._run: Run | None = None
         self._draft_model: Model | None = None
@@ -76,7 +78,7 @@ class Session:
             self._check(spec)
         limited = [limit_drafts(spec)[0] for spec in specs]
         self.k_max = max(registry.k_max(spec) for spec in limited)
-        if any(registry.needs_draft_model(spec) for spec in limited):
+        if any(self._uses_draft_model(spec) for spec in limited):
             self._open_draft()
         self._context = self._new_context(self.k_max + 1)
         self._template: ChatTemplate | None = None
@@ -95,6 +97,11 @@ class Session:
             raise UsageError(
                 "draft-simple needs a draft model", "name one of the same family: --draft FILE"
             )
+
+    def _uses_draft_model(self, spec: SpecSettings) -> bool:
+        """`auto` takes a draft model where one is named, and does without where none is."""
+        optional = "auto" in spec.types and self._draft_path is not None
+        return optional or registry.needs_draft_model(spec)
 
     def _open_draft(self) -> None:
         assert self._draft_path is not None
@@ -132,7 +139,9 @@ class Session:
 
     def _add(self, spec: SpecSettings) -> None:
         limited, notes = limit_drafts(spec)
-        resources = registry.Resources(self.model.n_vocab, self._draft_context)
+        resources = registry.Resources(
+            self.model.n_vocab, self._draft_context, self._costs, self._draft_costs
+        )
         self._drafters[spec] = registry.build(limited, resources)
         self.notes += [note for note in notes if note not in self.notes]
 
@@ -171,7 +180,7 @@ class Session:
         self._check(spec)
         limited, notes = limit_drafts(spec)
         out = list(notes)
-        if registry.needs_draft_model(limited) and self._draft_context is None:
+        if self._uses_draft_model(limited) and self._draft_context is None:
             self._open_draft()
             out.append(f"opened the draft model {self._draft_path and self._draft_path.name}")
         wanted = registry.k_max(limited)

@@ -1,0 +1,223 @@
+"""`auto`: per cycle, which drafter, how many tokens, or none, by expected tokens per second.
+
+Costs are counted in plain steps (t_1 = 1), gains in tokens. A draft of k tokens costs
+C(k) = t_d(k) + T(k + 1) and is expected to bring E(k) = 1 + Σ_{i≤k} P_i tokens, P_i being the
+chance that its first i tokens are all accepted. Plain decoding is k = 0: C = 1, E = 1.
+
+The best k maximises E(k) - rate · C(k), where `rate` is what this run earns per plain step
+lately, at least 1: time spent in one cycle is time not spent earning in another (renewal reward).
+Everything looked at is known before the tokens of a sampled draft are drawn; those that were drawn
+are verified.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from specctl.drafters.base import Draft, Needs, Outcome, TargetPass, nothing
+from specctl.drafters.costs import CostCurve
+from specctl.drafters.model_source import ModelSource
+from specctl.drafters.suffix import NgramSuffix
+from specctl.events import Decision
+from specctl.settings import Sampling
+
+NAME = "auto"
+K_MAX = 48
+PATH_FLOOR = 0.04  # of the product of confidences: what lies below is not worth a look
+MARGIN = 0.05  # tokens that a draft must be expected to win: plain decoding is the safe choice
+_RATE_MEMORY = 0.95  # per cycle: the last twenty or so make the rate
+_MOST_RATE = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One way to spend a cycle: `gain` tokens beyond the target's own for `cost` plain steps.
+
+    `suffix` tokens of the suffix path, then about `model` of the draft model; none is plain.
+    """
+
+    gain: float
+    cost: float
+    suffix: int = 0
+    model: int = 0
+
+
+PLAIN = Offer(0.0, 1.0)
+
+
+class Auto:
+    """Chooses between the suffix drafter, a draft model if there is one, both, and neither.
+
+    The suffix path keeps learning whoever drafts. The draft model is asked token by token and stops
+    when the next one is not expected to pay; while it is off it is tried again at growing
+    intervals. `costs` outlives the drafter: it is about the machine, not the text.
+    """
+
+    def __init__(
+        self, suffix: NgramSuffix, model: ModelSource | None, costs: CostCurve, k_max: int = K_MAX
+    ) -> None:
+        self._suffix = suffix
+        self._model = model
+        self._costs = costs
+        self._k_max = k_max
+        self._t_1 = 0.0  # seconds; 0 until the engine has measured it
+        self._drafting = 0.0  # seconds of this cycle's propose
+        self._earned = self._spent = 1.0  # tokens and plain steps, lately
+        self._probing = False
+
+    @property
+    def name(self) -> str:
+        """The spec type."""
+        return NAME
+
+    @property
+    def needs(self) -> Needs:
+        """What its members need."""
+        return Needs(
+            k_max=self._k_max,
+            draft_model=self._model is not None,
+            gives_laws=self._model is not None and self._model.gives_laws,
+        )
+
+    @property
+    def rate(self) -> float:
+        """Tokens this run earns per plain step lately, within 1 … 3."""
+        return min(max(1.0, self._earned / self._spent), _MOST_RATE)
+
+    def begin(self, tokens: Sequence[int], sampling: Sampling) -> None:
+        """A new generation, for all."""
+        self._suffix.begin(tokens, sampling)
+        if self._model is not None:
+            self._model.begin(tokens, sampling)
+        self._earned = self._spent = 1.0
+
+    def propose(self, tokens: Sequence[int], limit: int) -> Draft:
+        """The best offer's draft, with the decision and its reason."""
+        start = time.perf_counter()
+        limit = min(limit, self._k_max)
+        path = self._suffix.propose(tokens, limit)
+        best = self._best(path, tokens, limit)
+        self._probing = False
+        chosen = best if self._value(best) > self._value(PLAIN) + MARGIN else PLAIN
+        if chosen is PLAIN and self._model is not None and self._model.wants_probe:
+            chosen, self._probing = Offer(self._model.chance, best.cost, 0, 1), True
+        draft = replace(
+            path,
+            tokens=path.tokens[: chosen.suffix],
+            confidences=(path.confidences or ())[: chosen.suffix],
+        )
+        asked: tuple[str, ...] = (self._suffix.name,)
+        if chosen.model and self._model is not None:
+            asked = (*asked, self._model.name)
+            most = 1 if self._probing else limit
+            draft = self._model.extend(draft, tokens, most, self._pays)
+        decision = self._decision(draft, best)
+        self._drafting = time.perf_counter() - start
+        if not draft:
+            return replace(nothing(NAME), asked=asked, decision=decision)
+        return replace(draft, asked=asked, decision=decision)
+
+    def observe(self, target_pass: TargetPass) -> None:
+        """For the members."""
+        self._suffix.observe(target_pass)
+
+    def settle(self, outcome: Outcome) -> None:
+        """Learn costs and chances, whoever drafted."""
+        drafted = len(outcome.draft.tokens)
+        if outcome.t_1:
+            self._t_1 = outcome.t_1
+            ratio = outcome.seconds / outcome.t_1
+            if drafted:
+                self._costs.learn(drafted + 1, ratio)
+            self._earned = _RATE_MEMORY * self._earned + len(outcome.emitted)
+            self._spent = _RATE_MEMORY * self._spent + ratio + self._drafting / outcome.t_1
+        self._drafting = 0.0
+        self._suffix.settle(outcome)
+        if self._model is not None:
+            self._model.settle(outcome)
+            if self._probing:
+                self._model.probed(paid=outcome.accepted > 0)
+        self._probing = False
+
+    def close(self) -> None:
+        """Close the members."""
+        self._suffix.close()
+        if self._model is not None:
+            self._model.close()
+
+    def _value(self, offer: Offer) -> float:
+        return 1.0 + offer.gain - self.rate * offer.cost
+
+    def _best(self, path: Draft, tokens: Sequence[int], limit: int) -> Offer:
+        """The best offer that is not plain; plain itself where there is none."""
+        best, chances = self._best_of_path(path)
+        if self._model is None or not self._t_1:
+            return best
+        after_path = self._with_model(best, chances, tokens, limit) if best.suffix else PLAIN
+        alone = self._with_model(PLAIN, 1.0, tokens, limit)
+        return max(best, after_path, alone, key=self._rank)
+
+    def _rank(self, offer: Offer) -> float:
+        return self._value(offer) if offer is not PLAIN else float("-inf")
+
+    def _best_of_path(self, path: Draft) -> tuple[Offer, float]:
+        """The best length of the suffix path, and the chance that all of it is accepted."""
+        best, best_value, best_chance = PLAIN, float("-inf"), 1.0
+        gain, chance = 0.0, 1.0
+        for k, confidence in enumerate(path.confidences or (), 1):
+            chance *= confidence
+            gain += chance
+            offer = Offer(gain, self._costs.ratio(k + 1), k)
+            value = self._value(offer)
+            if value > best_value:
+                best, best_value, best_chance = offer, value, chance
+        return best, best_chance
+
+    def _with_model(self, base: Offer, chance: float, tokens: Sequence[int], limit: int) -> Offer:
+        """`base` with the number of model tokens after it that is worth most."""
+        assert self._model is not None
+        best, best_value = PLAIN, float("-inf")
+        gain = base.gain
+        unread = self._model.unread(tokens) + base.suffix
+        drafting = self._model.first_cost(unread, self._t_1)
+        for j in range(1, limit - base.suffix + 1):
+            chance *= self._model.chance
+            gain += chance
+            offer = Offer(gain, drafting + self._costs.ratio(base.suffix + j + 1), base.suffix, j)
+            value = self._value(offer)
+            if value <= best_value:
+                break
+            best, best_value = offer, value
+            drafting += self._model.step_cost(self._t_1)
+        return best
+
+    def _pays(self, k: int, chance: float, drafted: bool) -> bool:
+        """Is a k-th token worth its row (and the model's step, where that is still to be done)?"""
+        if self._probing and k == 1:
+            return True
+        assert self._model is not None
+        cost = self._costs.ratio(k + 1) - self._costs.ratio(k)
+        if not drafted:
+            cost += self._model.step_cost(self._t_1)
+        return chance > self.rate * cost
+
+    def _decision(self, draft: Draft, best: Offer) -> Decision:
+        """In words, with accepted per cycle expected and needed."""
+        if self._probing:
+            return Decision("draft" if draft else "plain", "trying the draft model again")
+        if draft:
+            gain, chance = 0.0, 1.0
+            for confidence in draft.confidences or ():
+                chance *= confidence
+                gain += chance
+            needed = self.rate * (self._costs.ratio(len(draft.tokens) + 1) - 1.0)
+            what = f"{draft.source} {draft.detail}".strip()
+            reason = f"{what}: needs {needed:.2f} accepted, expects {gain:.2f}"
+            return Decision("draft", reason, gain, needed)
+        if best is PLAIN:
+            return Decision("plain", "off: nothing to propose")
+        needed = self.rate * (best.cost - 1.0)
+        reason = f"off: needs {needed:.2f} accepted per cycle, would get {best.gain:.2f}"
+        return Decision("plain", reason, best.gain, needed)
