@@ -25,13 +25,14 @@ from specctl.plan.schema import Span
 PlaceKind = Literal["gpu", "apple", "cpu"]
 
 # Share of the data-sheet bandwidth that token generation reaches.
-# gpu:     0.80 from Qwen3.5-27B UD-IQ3_XXS (11.5 GB) at 45.3 tok/s on an RTX 4080 (717 GB/s),
-#          launch cost taken off; 0.60 from Qwen3.8-27B UD-Q4_K_XL (17.6 GB) at 36.1 tok/s on an
-#          RTX 4090 (1008 GB/s), 0.63 without it.
+# gpu:     0.85 from Qwen3.6-27B IQ3 (12 GB) at 31 tok/s on an RTX 5060 Ti (448 GB/s); 0.80 from
+#          Qwen3.5-27B UD-IQ3_XXS (11.5 GB) at 45.3 tok/s on an RTX 4080 (717 GB/s); 0.60 from
+#          Qwen3.8-27B UD-Q4_K_XL (17.6 GB) at 36.1 tok/s on an RTX 4090 (1008 GB/s; 0.63 before
+#          launch cost is taken off).
 # low_bit: IQ1 and IQ2 cost arithmetic: Qwen3.8-27B UD-IQ2_XXS (7.3 GB) at 45.1 tok/s, RTX 3080.
 # apple:   assumption, no row names both quant and speed.
 # cpu:     assumption; of a measured stream rate the same factor is used.
-EFFICIENCY: dict[PlaceKind, Span] = {"gpu": (0.60, 0.80), "apple": (0.55, 0.85), "cpu": (0.5, 0.9)}
+EFFICIENCY: dict[PlaceKind, Span] = {"gpu": (0.60, 0.85), "apple": (0.55, 0.85), "cpu": (0.5, 0.9)}
 LOW_BIT_EFFICIENCY = 0.42
 
 # Seconds per layer that no bandwidth explains: starting kernels. Fitted to the RTX 4080 rows:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from pathlib import Path
 
 import pytest
 
@@ -20,12 +21,45 @@ def catalog() -> Catalog:
     return load()
 
 
+DOCS = Path(__file__).parents[2] / "docs" / "catalogue.md"
+
+
 def test_it_holds_what_the_docs_say(catalog: Catalog) -> None:
-    assert len(catalog.models) == 83
-    assert len({model.id for model in catalog}) == 83
-    assert sum(len(model.files) for model in catalog) == 380
-    assert sum(len(model.evidence) for model in catalog) >= 100
-    assert sum(len(model.drafts) for model in catalog) >= 140
+    files = [file for model in catalog for file in model.files]
+    rows = [row for model in catalog for row in model.evidence]
+    trusts = [sum(row.trust == trust for row in rows) for trust in "HML"]
+    sentence = (
+        f"{len(catalog.models)} models, {len(files)} files ({sum(f.exact for f in files)} with exact"
+        f" byte counts, {sum(f.size is not None and not f.exact for f in files)} approximate,"
+        f" {sum(f.size is None for f in files)} of unknown size;"
+        f" {sum(bool(f.sha256) for f in files)} with sha256),"
+        f" {sum(len(m.drafts) for m in catalog)} draft links, {len(rows)} evidence rows"
+        f" ({trusts[0]} H, {trusts[1]} M, {trusts[2]} L)"
+    )
+    assert len({model.id for model in catalog}) == len(catalog.models)
+    assert sentence in DOCS.read_text(encoding="utf-8")
+
+
+def test_the_example_of_the_docs_is_a_profile(tmp_path: Path) -> None:
+    match = re.search(r"```toml\n(.+?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    assert match
+    path = tmp_path / "own.toml"
+    path.write_text(match[1].replace('successor = "other-id"', ""), encoding="utf-8")
+    model = load(tmp_path).get("my-coder")
+    assert model is not None
+    assert len(model.files) == 2
+    assert load(tmp_path).select("my-coder:Q4_K_M+draft-simple").draft_file is not None
+
+
+def test_the_quant_table_of_the_docs_is_the_code() -> None:
+    from specctl.plan.quality import penalty
+
+    text = DOCS.read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([A-Z0-9_, ]+) \| ([\d.]+) \|$", text, re.MULTILINE)
+    assert len(rows) == 6
+    for quants, off in rows:
+        for quant in quants.split(", "):
+            assert penalty(quant) == penalty("UD-" + quant) == float(off), quant
 
 
 def test_loading_is_quick() -> None:
@@ -162,7 +196,6 @@ def test_a_wrong_name_says_what_there_is(catalog: Catalog, name: str, message: s
 
 def test_every_built_in_profile_reads_alone() -> None:
     from importlib import resources
-    from pathlib import Path
 
     for entry in resources.files("specctl.profiles").iterdir():
         if entry.name.endswith(".toml"):

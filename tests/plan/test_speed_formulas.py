@@ -131,7 +131,7 @@ def test_predict_puts_it_together() -> None:
     assert got.tokens_per_pass == pytest.approx((tokens, tokens))
     assert got.speedup == pytest.approx((tokens / dear, tokens / cheap))
     assert got.break_even == pytest.approx((cheap - 1, dear - 1))
-    assert got.plain == pytest.approx((0.6 * 50, 0.8 * 50))
+    assert got.plain == pytest.approx((0.6 * 50, 0.85 * 50))
     assert got.spec == pytest.approx((got.plain[0] * tokens / dear, got.plain[1] * tokens / cheap))
     assert got.typical == pytest.approx(math.sqrt(got.spec[0] * got.spec[1]))
 
@@ -167,7 +167,7 @@ def test_the_rows_that_the_factors_were_taken_from_lie_inside() -> None:
     """RTX 4080, 717 GB/s: 27B UD-IQ3_XXS 45.3 tok/s, 35B-A3B UD-IQ3_S 136.4 tok/s."""
     card = Pace("gpu", 717e9, "data sheet")
     dense = predict([(Load(dense=11_506_493_344, n_layer=64), card)], (), (0, 0), 0)
-    assert dense.plain[0] <= 45.3 <= dense.plain[1] * 1.02
+    assert dense.plain[0] <= 45.3 <= dense.plain[1]
     size = 13_583_383_168
     moe = Load(size * 0.12, 0.0, size * 0.88, 256, 8, 40)
     got = predict([(moe, card)], (), (0, 0), 0)
