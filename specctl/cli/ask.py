@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import typer
 
 from specctl.cli.render import err
+from specctl.paths import data_dir
 from specctl.plan.candidates import Wish
 from specctl.plan.profile import USES
 
 RULE = "rule"
 MEASURED = "measured here"
+NEWEST = 20  # bench results looked at
+LINES = 5
+WORKLOADS = {  # specctl bench's texts that are like a use
+    "code": ("code-gen", "code-edit"),
+    "edit": ("code-edit", "template-fill"),
+    "chat": ("chat", "summarise", "translate"),
+    "reasoning": ("reasoning",),
+    "creative": ("creative",),
+}
 
 
 def ask_wish(wish: Wish) -> Wish:
@@ -29,11 +42,33 @@ def ask_wish(wish: Wish) -> Wish:
         f"  {RULE}: targets under 3B gain little, from 7B up they gain; the ranking prices both",
         style="dim",
     )
-    err().print(
-        f"  {MEASURED}: nothing yet; `specctl bench` settles it for your machine and your text",
-        style="dim",
-    )
+    for line in measured_here(use):
+        err().print(f"  {MEASURED}: {line}", style="dim", markup=False)
     return wish
+
+
+def measured_here(use: str, folder: Path | None = None) -> list[str]:
+    """What `specctl bench` found on this machine: newest first, texts of this use first."""
+    found: list[tuple[bool, str]] = []
+    folder = folder or data_dir() / "bench"
+    for path in sorted(folder.glob("*.json"), reverse=True)[:NEWEST]:
+        try:
+            said: Any = json.loads(path.read_text(encoding="utf-8"))
+            day, model = str(said["date"])[:10], said["model"]["file"]
+            found += [
+                (
+                    row["workload"] not in WORKLOADS[use],
+                    f"{row['arm']} on {row['workload']}: {row['speedup']:.2f}-fold,"
+                    f" {row['verdict']} ({model}, {day})",
+                )
+                for row in said["report"]["rows"]
+                if row["arm"] != "plain" and row["speedup"] is not None
+            ]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # another schema, or damaged: it says nothing here
+    if not found:
+        return ["nothing yet; `specctl bench` settles it for your machine and your text"]
+    return [line for _, line in sorted(found, key=lambda item: item[0])[:LINES]]
 
 
 def _rules(use: str, temperature: float, users: int) -> list[tuple[bool, str]]:

@@ -8,9 +8,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from specctl.cli.ask import measured_here
 from specctl.cli.recommend import recommend
 from specctl.cli.render import out
 from specctl.errors import UsageError
@@ -166,3 +168,23 @@ def test_a_console_without_unicode_gets_no_traceback() -> None:
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout
     assert "Traceback" not in done.stderr
+
+
+def test_ask_quotes_what_was_measured_here(tmp_path: Path) -> None:
+    row = {"workload": "code-gen", "arm": "draft-simple k 4", "speedup": 1.44, "verdict": "faster"}
+    plain = {**row, "arm": "plain", "speedup": 1.0}
+    chat = {**row, "workload": "chat", "speedup": 0.87, "verdict": "slower"}
+    unknown = {**row, "speedup": None}
+    result = {
+        "schema": "specctl-bench/1",
+        "date": "2026-11-29T10:00:00Z",
+        "model": {"file": "m.gguf"},
+        "report": {"rows": [chat, plain, unknown, row]},
+    }
+    (tmp_path / "2026-11-29-a.json").write_text(json.dumps(result), encoding="utf-8")
+    (tmp_path / "2026-11-30-damaged.json").write_text("{", encoding="utf-8")
+    assert measured_here("code", tmp_path) == [
+        "draft-simple k 4 on code-gen: 1.44-fold, faster (m.gguf, 2026-11-29)",
+        "draft-simple k 4 on chat: 0.87-fold, slower (m.gguf, 2026-11-29)",
+    ]
+    assert measured_here("code", tmp_path / "absent")[0].startswith("nothing yet")

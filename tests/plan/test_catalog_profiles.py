@@ -28,10 +28,10 @@ def test_it_holds_what_the_docs_say(catalog: Catalog) -> None:
     files = [file for model in catalog for file in model.files]
     rows = [row for model in catalog for row in model.evidence]
     trusts = [sum(row.trust == trust for row in rows) for trust in "HML"]
+    exact, unsized = sum(f.exact for f in files), sum(f.size is None for f in files)
     sentence = (
-        f"{len(catalog.models)} models, {len(files)} files ({sum(f.exact for f in files)} with exact"
-        f" byte counts, {sum(f.size is not None and not f.exact for f in files)} approximate,"
-        f" {sum(f.size is None for f in files)} of unknown size;"
+        f"{len(catalog.models)} models, {len(files)} files ({exact} with exact byte counts,"
+        f" {len(files) - exact - unsized} approximate, {unsized} of unknown size;"
         f" {sum(bool(f.sha256) for f in files)} with sha256),"
         f" {sum(len(m.drafts) for m in catalog)} draft links, {len(rows)} evidence rows"
         f" ({trusts[0]} H, {trusts[1]} M, {trusts[2]} L)"
