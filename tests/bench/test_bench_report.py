@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import math
 import random
@@ -15,6 +16,7 @@ from specctl.bench.conduct import Opened
 from specctl.bench.identity import check
 from specctl.bench.report import Report, speed, summarise, verdict
 from specctl.bench.run import BenchPlan, Calibration, Run, RunDone, measure
+from specctl.bench.workloads import Prompt
 from specctl.cli import bench_view
 from specctl.errors import EngineError, UsageError
 
@@ -323,3 +325,35 @@ def test_a_busy_machine_is_warned_about() -> None:
     assert "load average" not in out.getvalue()
     bench_view.opening(console, Opened(1, (), 1.9, 2), plan())
     assert "load average 1.9 on 2 cores: other programs are running" in out.getvalue()
+
+
+def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps = [s for s in measure(FakeSession(), plan(arm("none"))) if isinstance(s, RunDone)]
+    monkeypatch.setattr(bench_view, "LINE_EVERY", 0.0)
+    out = io.StringIO()
+    with bench_view.progress(Console(file=out, width=100)) as show:
+        for step in steps:
+            show(step)
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 11  # the last run needs no "left"
+    assert lines[0].startswith("1/12 runs, ≈ ")
+    assert "\x1b" not in out.getvalue()
+    terminal = io.StringIO()
+    console = Console(file=terminal, width=100, force_terminal=True)
+    with bench_view.progress(console) as show:
+        show(steps[4])
+    assert "5/12" in terminal.getvalue()
+    assert "left" in terminal.getvalue()
+
+
+def test_names_from_files_are_text_and_no_markup() -> None:
+    what = plan(arm("ngram-simple"))
+    bold = Prompt("[bold]f[/]", "[red]n[/nothing]", "text")
+    what = dataclasses.replace(what, prompts=(bold,), model="[blue]m")
+    text = text_of(report_of(FakeSession({("ngram-simple",): GOOD}), what))
+    assert "above 1.3×: 1 of 1: [bold]f[/]/[red]n[/nothing] 2.00×" in text
+    out = io.StringIO()
+    bench_view.opening(Console(file=out, width=100), Opened(1, (), None, 2), what)
+    assert "[blue]m: 1 prompt × 3 × (plain, ngram-simple)" in out.getvalue()
