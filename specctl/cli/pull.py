@@ -26,6 +26,7 @@ from specctl.plan import catalog
 from specctl.units import format_bytes, format_seconds
 
 LINE_SECONDS = 5.0
+BAR_WIDTH = 14  # what the bar keeps of the line, with the spaces around it
 DEFAULT = FetchPolicy()
 
 What = Annotated[
@@ -191,7 +192,7 @@ def progress_line(event: Progress) -> str:
     ]
     if event.rate is not None:
         parts.append(f"{format_bytes(event.rate)}/s")
-    if event.eta is not None:
+    if event.eta is not None and event.eta >= 1:
         parts.append(f"≈ {format_seconds(event.eta)} left")
     return ", ".join(parts)
 
@@ -201,6 +202,14 @@ def ready_line(event: Ready) -> str:
     hashed = {True: "sha256 ok", False: "other sha256", None: "not verified"}[event.verified]
     how = "fetched" if event.fetched else f"already here ({event.where})"
     return f"{event.file}: {format_bytes(event.size)}, {how}, {hashed}"
+
+
+def short_name(file: str, room: int) -> str:
+    """The end of a file's name, where the quant is, in at most `room` characters."""
+    name = file.rpartition("/")[2].removesuffix(".gguf")
+    if len(name) <= room:
+        return name
+    return "…" + name[len(name) - room + 1 :] if room >= 4 else ""
 
 
 class Bar(Plain):
@@ -230,12 +239,13 @@ class Bar(Plain):
         numbers = f"{format_bytes(event.done)} of {format_bytes(event.total)}"
         if event.rate is not None:
             numbers += f"  {format_bytes(event.rate)}/s"
-        if event.eta is not None:
+        if event.eta is not None and event.eta >= 1:
             numbers += f"  ≈ {format_seconds(event.eta)}"
-        name = event.file.rpartition("/")[2]
+        count = f" {event.index}/{event.count}" if event.count > 1 else ""
+        room = err().width - len(numbers) - len(count) - BAR_WIDTH
         self._bar.update(
             self._task,
-            description=f"{event.phase} {name} ({event.index}/{event.count})",
+            description=short_name(event.file, room) + count,
             total=event.total,
             completed=event.done,
             numbers=numbers,

@@ -10,6 +10,7 @@ import pytest
 from hubserver import HubServer
 
 from specctl.cli.app import main
+from specctl.cli.pull import short_name
 from specctl.errors import UsageError
 from specctl.hub.profiles import choose, elsewhere_on_the_hub, wanted
 from specctl.hub.remote import Wanted
@@ -246,3 +247,10 @@ def test_bad_models_commands(
     assert code == (1 if args[0] == "verify" else 2)
     assert out == ""
     assert err.startswith("error: ")
+
+
+def test_short_names_keep_the_quant() -> None:
+    assert short_name("d/model-Q4.gguf", 10) == "model-Q4"
+    assert short_name("d/model-Q4.gguf", 8) == "model-Q4"
+    assert short_name("d/model-Q4.gguf", 5) == "…l-Q4"
+    assert short_name("d/model-Q4.gguf", 3) == ""
