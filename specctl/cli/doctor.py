@@ -123,7 +123,7 @@ def _ram(host: Host) -> str:
     words += f"\n{host.bandwidth / GB:.1f} GB/s, {host.bandwidth_source.split(':')[0]}"
     load = re.search(r"load average ([\d.]+)", host.bandwidth_source)
     if load and float(load[1]) > usable_cores(host) / 2:
-        words += f"; other programs were busy (load {load[1]}), so rather more"
+        words += f"; may be low: other programs were busy (load {load[1]})"
     return words
 
 

@@ -83,6 +83,7 @@ def test_v1_without_limits(fake: FakeMachine) -> None:
     assert host.cpu_quota is None
     assert host.ram_limit is None
     assert host.ram_available == 24 * GIB
+    assert read_limits(fake.roots, Trail()).memory is None
 
 
 def test_limit_above_the_ram_is_no_limit(fake: FakeMachine) -> None:

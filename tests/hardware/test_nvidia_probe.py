@@ -95,7 +95,9 @@ def test_plain_card(tmp_path: Path) -> None:
     nvml = FakeNvml(
         (
             FakeCard(
-                free=9 * GIB, compute=((7, 12 * GIB), (8, None)), graphics=((7, GIB), (9, GIB))
+                free=9 * GIB,
+                compute=((7, 12 * GIB), (8, None)),
+                graphics=((7, GIB), (9, GIB), (9, 2 * GIB)),
             ),
         ),
         names={7: b"/usr/bin/ollama\0junk", 8: "other", 9: "Xorg"},
@@ -107,7 +109,7 @@ def test_plain_card(tmp_path: Path) -> None:
     assert device.driver == "580.95"
     assert not device.unified
     users = [(user.pid, user.name, user.memory) for user in device.used_by]
-    assert users == [(7, "/usr/bin/ollama", 12 * GIB), (9, "Xorg", GIB), (8, "other", None)]
+    assert users == [(7, "/usr/bin/ollama", 12 * GIB), (9, "Xorg", 2 * GIB), (8, "other", None)]
     # 384 bit / 8 x 9751 MHz x 2: the 936 GB/s of the data sheet
     assert device.bandwidth == pytest.approx(936.1e9, rel=1e-3)
     assert "estimate" in device.bandwidth_source

@@ -74,18 +74,18 @@ def test_bios_split_that_gives_nearly_all_to_the_gpu(tmp_path: Path) -> None:
         mem_info_vram_total=96 * GIB,
         mem_info_vram_used=0,
         mem_info_gtt_total=16 * GIB,
-        mem_info_gtt_used=0,
+        mem_info_gtt_used=2 * GIB,
     )
     machine = snapshot(fake)
-    assert machine.devices[0].memory_free == 112 * GIB
-    assert memory_budget(machine, machine.devices[0])[0] == 112 * GIB
+    assert machine.devices[0].memory_free == 110 * GIB
+    assert memory_budget(machine, machine.devices[0])[0] == 110 * GIB
 
 
 def test_discrete_card_wins_over_the_integrated_one_and_gtt_is_not_vram(tmp_path: Path) -> None:
     fake = FakeMachine(tmp_path)
     fake.card(
         0,
-        "0000:0e:00.0",
+        "0000:02:00.0",
         AMD,
         0x9999,
         mem_info_vram_total=512 * MIB,
@@ -93,7 +93,7 @@ def test_discrete_card_wins_over_the_integrated_one_and_gtt_is_not_vram(tmp_path
         mem_info_gtt_total=90 * GIB,
         mem_info_gtt_used=0,
     )
-    fake.pci("0000:0e:00.2", 0x1022, 0x1649, base=0x10)  # the processor's security function
+    fake.pci("0000:02:00.2", 0x1022, 0x1649, base=0x10)  # the processor's security function
     fake.card(
         1,
         "0000:03:00.0",
@@ -275,8 +275,8 @@ def test_data_sheet_wins_over_the_drivers_clocks_and_unlisted_cards_keep_them(
 
 
 def test_mig_slice_does_not_get_the_whole_cards_bandwidth(tmp_path: Path) -> None:
-    child = FakeCard(name="NVIDIA A100-SXM4-40GB MIG 2g.10gb", total=10 * GIB, free=GIB)
-    parent = FakeCard(name="NVIDIA A100-SXM4-40GB", total=-4, mig=(1, 1), slices=(child,))
+    child = FakeCard(name="NVIDIA H200 MIG 1g.18gb", total=18 * GIB, free=GIB)
+    parent = FakeCard(name="NVIDIA H200", total=-4, mig=(1, 1), slices=(child,))
     device = snapshot(FakeMachine(tmp_path), FakeNvml((parent,))).devices[0]
     assert device.bandwidth is None
 
