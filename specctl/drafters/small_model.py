@@ -144,11 +144,10 @@ class SmallModel:
         """
         before = outcome.length - len(outcome.emitted)
         held = self._context.tokens[before:]
-        if held:
-            pairs = zip(held, outcome.emitted, strict=False)
-            stands = next((at for at, (a, b) in enumerate(pairs) if a != b), None)
-            same = min(len(held), len(outcome.emitted)) if stands is None else stands
-            self._context.cut(before + same)
+        if held:  # the last emitted token is read next time in any case, for its logits
+            pairs = enumerate(zip(held, outcome.emitted[:-1], strict=False))
+            same = min(len(held), len(outcome.emitted) - 1)
+            self._context.cut(before + next((at for at, (a, b) in pairs if a != b), same))
 
     def close(self) -> None:
         """The session owns the context and closes it."""
