@@ -17,7 +17,7 @@ from specctl.hardware.budget import primary_device
 from specctl.hardware.machine import take_snapshot
 from specctl.hardware.simulate import simulate
 from specctl.plan import catalog
-from specctl.plan.budget import Budget, plan_budget
+from specctl.plan.budget import NO_GPU, Budget, plan_budget
 from specctl.plan.candidates import SLOW, Configuration, Wish
 from specctl.plan.explain import as_json as to_json
 from specctl.plan.explain import evidence_lines, pull_command, run_command, span
@@ -120,6 +120,8 @@ def _head(budget: Budget, wish: Wish) -> None:
     )
     pace = budget.gpu_pace or budget.cpu_pace
     say(f"{pace.bandwidth / 1e9:.0f} GB/s: {pace.source}")
+    if not gpu and budget.gpu_words != NO_GPU:
+        say(budget.gpu_words)
     if gpu and not budget.unified:
         say(f"RAM for experts: {format_bytes(budget.ram)} ({budget.ram_words})")
     out().print(

@@ -27,6 +27,7 @@ BACKENDS = {"nvidia": "cuda", "amd": "rocm", "intel": "sycl", "apple": "metal", 
 ASSUMED_RAM_BANDWIDTH = 51.2e9
 ASSUMED_RAM = "two channels of DDR4-3200: an assumption, `specctl doctor --measure` replaces it"
 CTX_STEP = 1024
+NO_GPU = "no GPU"
 SURELY_THERE = 0.75  # of the weights, on the GPU: the token table of a small model may stay in RAM
 
 
@@ -54,7 +55,7 @@ def plan_budget(machine: Machine, device: Device | None) -> Budget:
     if host.bandwidth is None:
         cpu_pace = replace(cpu_pace, source=ASSUMED_RAM)
     gpu: int | None = None
-    words = "no GPU"
+    words = NO_GPU
     if device is not None:
         gpu, words = memory_budget(machine, device)
     if device is None or gpu is None:

@@ -25,6 +25,7 @@ SLOW = 8.0  # tok/s; what stays under it is ranked last
 ENCODERS = BLOCK_DRAFTERS | {"draft-eagle3"}
 ROOMY_CTX = 16384  # below it agents and long chats run out: a judgement
 SHORT_NGRAM_K = (4, 2)
+UNTESTED = "same family"  # by name; tokens were not compared
 UNREADY = ("needs", "conflicting", "no public", "unknown")
 
 
@@ -79,8 +80,10 @@ class Configuration:
 
     @property
     def sort_key(self) -> tuple[bool, float, float, int]:
-        """Quality class, inside it speed, what is slow last, the smaller download first."""
-        return self.slow, -self.quality, -self.prediction.typical, self.download
+        """Class, inside it speed, then the smaller download; what is slow last, by speed alone."""
+        if self.slow:
+            return True, -self.prediction.typical, -self.quality, self.download
+        return False, -self.quality, -self.prediction.typical, self.download
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +246,8 @@ def _try(
         name = f"{model.name} {selection.file.quant}{with_draft}"
         return Refusal(name, reason, value, model.id, lacking)
 
+    if selection.draft is not None and selection.draft.status.startswith(UNTESTED):
+        return refuse("nobody tested this pair: `specctl check` says whether it can work")
     if wish.max_download is not None and download > wish.max_download:
         return refuse(f"a download of {format_bytes(download)}", download - wish.max_download)
     target, draft = held_parts(selection)
@@ -293,6 +298,8 @@ def _notes(selection: Selection, kv_type: str, found: Fit) -> Iterator[str]:
         yield f"KV cache in {kv_type} to fit this context; it can cost acceptance"
     if model.shape is not None and model.shape.is_hybrid and selection.method == "none":
         yield "recurrent state: drafting for it needs llama-server, specctl chat runs it plain"
+    if selection.draft is not None and "unmeasured" in selection.draft.status:
+        yield "the pair has one vocabulary, but nobody measured it"
     if found.place == SPLIT:
         yield "experts stay in RAM: speed depends on the RAM's bandwidth"
     if selection.method in BLOCK_DRAFTERS and model.params_active < model.params:

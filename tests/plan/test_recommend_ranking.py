@@ -204,6 +204,14 @@ def test_wrong_wishes(catalog: Catalog, wish: Wish, top: int, message: str) -> N
     assert caught.value.hint
 
 
+def test_a_machine_too_slow_for_anything_ranks_by_speed(catalog: Catalog) -> None:
+    crawl = replace(cpu_budget(), cpu_pace=Pace("cpu", 2e9, "a very slow machine"))
+    ranked = recommend(catalog, crawl, Wish()).ranked
+    assert all(one.slow for one in ranked[1:])
+    speeds = [one.prediction.typical for one in ranked if one.slow]
+    assert speeds == sorted(speeds, reverse=True)
+
+
 def test_a_tiny_budget_gives_an_empty_answer_with_reasons(catalog: Catalog) -> None:
     result = recommend(catalog, cpu_budget(0.05), Wish())
     assert result.ranked == ()
@@ -328,6 +336,32 @@ def test_draft_kv_stays_f16_when_the_targets_is_quantised() -> None:
     assert [one.kv_type for one in pairs] == ["q8_0"]
     draft_kv = {name: gpu for name, gpu, _ in pairs[0].fit.parts}["draft kv"]
     assert draft_kv == 16 * 16384 * (512 + 512) * 2
+
+
+def test_a_pair_that_nobody_tested_is_not_recommended() -> None:
+    untested = replace(DRAFT, status="same family unmeasured")
+    result = recommend(
+        Catalog((made_up(4, drafts=(untested,)), small(0.5))), gpu_budget(12), Wish()
+    )
+    assert {one.method for one in result.ranked} == {"none", "ngram-mod"}
+    (refusal,) = [r for r in result.all_refused if "draft-simple" in r.name]
+    assert "specctl check" in refusal.reason
+    same_vocab = replace(DRAFT, status="same vocab unmeasured")
+    result = recommend(
+        Catalog((made_up(4, drafts=(same_vocab,)), small(0.5))), gpu_budget(12), Wish()
+    )
+    (pair,) = [one for one in result.ranked if one.method == "draft-simple"]
+    assert any("nobody measured it" in note for note in pair.notes)
+
+
+def test_a_gpu_of_unknown_size_is_asked_for() -> None:
+    from specctl.hardware.device import Device
+    from specctl.hardware.machine import take_snapshot
+    from specctl.plan.budget import plan_budget
+
+    budget = plan_budget(take_snapshot(), Device("intel", 0, "Arc of unknown size"))
+    assert budget.gpu is None
+    assert "--vram" in budget.gpu_words
 
 
 def test_memory_of_two_gpus_is_not_added() -> None:
