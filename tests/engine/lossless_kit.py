@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import tiny
 from hypothesis import strategies as st
 
-from specctl.drafters.registry import SPEC_TYPES
+from specctl.drafters.registry import SPEC_TYPES, Resources, build
+from specctl.engine import loop
 from specctl.engine.session import Session, open_session
+from specctl.engine.steptime import StepTime
+from specctl.engine.text import Assembler
 from specctl.events import Cycle, Finished
 from specctl.metrics import Totals, fold
 from specctl.sampling import Stream, law, uniform
@@ -23,6 +28,7 @@ from specctl.settings import (
     Request,
     Sampling,
     SpecSettings,
+    limit_drafts,
 )
 
 PLAIN = SpecSettings()
@@ -145,6 +151,60 @@ def differs(
     borders = law(row, before, sampling).probs.cumsum()
     distance = float(np.abs(borders - number).min())
     return "" if distance < TIE_NUMBER else f"{found}; drawn {distance} from the nearest border"
+
+
+# ---------------------------------------------------------------- the loop without a model
+
+
+class Table:
+    """A clock as target or draft, by look-up: the engine's own code at a tenth of the time.
+
+    Gives what `engine.target.Target` and `drafters.small_model.DraftContext` ask for.
+    """
+
+    n_ctx = 1 << 20
+    n_vocab = tiny.SIZE
+    native_seconds = 0.0
+
+    def __init__(self, clock: tiny.Clock) -> None:
+        self.rows = np.log(clock.laws()).astype(np.float32)
+        self.tokens: list[int] = []
+
+    def follow(self, tokens: Sequence[int]) -> int:
+        self.tokens = list(tokens)
+        return 0
+
+    def verify(self, tokens: Sequence[int]) -> np.ndarray:
+        self.tokens += tokens
+        return self.rows[list(tokens)]
+
+    def extend(self, tokens: Sequence[int]) -> np.ndarray:
+        return self.verify(tokens)[-1]
+
+    def cut(self, length: int) -> None:
+        del self.tokens[length:]
+
+
+def run_tables(
+    target: tiny.Clock,
+    draft: tiny.Clock,
+    spec: SpecSettings,
+    prompt: Sequence[int],
+    n: int,
+    sampling: Sampling,
+) -> Run:
+    """As `run`, with the real loop, judge and drafters, and tables for the two models."""
+    resources = Resources(tiny.SIZE, Table(draft))
+    work = loop.Run(
+        target=Table(target),
+        drafter=build(limit_drafts(spec)[0], resources),
+        request=Request(tuple(prompt), n, sampling, ignore_eog=True),
+        assembler=Assembler(lambda token: b""),
+        is_eog=lambda token: False,
+        step_time=StepTime(),
+        started=time.perf_counter(),
+    )
+    return collect(loop.generate(work))
 
 
 # ---------------------------------------------------------------- statistics
