@@ -24,8 +24,6 @@ from specctl.bench.run import (
 )
 from specctl.settings import EngineSettings, SpecSettings
 
-BUSY = 0.5  # load average per core above which the machine counts as busy
-
 
 class Vocabulary(Protocol):
     """What is asked of the loaded target itself."""
@@ -60,19 +58,11 @@ class Opener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The models are loaded; `notes` are things to read once. `load` is the load average before,
-    `cores` what it is to be compared with.
-    """
+    """The models are loaded; `notes` are things to read once, `load` is the load average before."""
 
     threads: int
     notes: tuple[str, ...]
     load: float | None
-    cores: int
-
-    @property
-    def busy(self) -> bool:
-        """Other programs were running."""
-        return self.load is not None and self.load > BUSY * self.cores
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +82,11 @@ def conduct(plan: BenchPlan, model: Path, draft: Path | None, opener: Opener) ->
         UsageError: a prompt does not fit the context, or an arm cannot be used here.
         ModelError, PairError, EngineError: see `open_session`.
     """
-    import psutil
-
     load, began, unix_time = load_average(), time.monotonic(), time.time()
     specs = [arm.spec for arm in plan.all_arms]
     with opener(model, draft, specs, plan.settings) as opened:
         session: Session = opened
-        yield Opened(session.threads, tuple(session.notes), load, psutil.cpu_count() or 1)
+        yield Opened(session.threads, tuple(session.notes), load)
         runs: list[Run] = []
         estimate = 0.0
         for step in measure(session, plan):

@@ -25,6 +25,7 @@ from specctl.bench.run import BenchPlan, Run, RunKey
 from specctl.errors import SpecctlError, UsageError
 
 SCHEMA = "specctl-bench/1"
+BUSY = 0.5  # load average per core above which the machine counts as busy
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,17 @@ class Outcome:
     load_after: float | None
     threads: int
     engine: str
+
+    @property
+    def busy(self) -> float | None:
+        """The load average of other programs, before or after, where it is high; else None."""
+        before, after = self.load_before or 0.0, (self.load_after or 0.0) - self.threads
+        return max(before, after) if is_busy(max(before, after)) else None
+
+
+def is_busy(load: float | None) -> bool:
+    """Is this load average (of others) enough to spoil a measurement?"""
+    return load is not None and load > BUSY * (os.cpu_count() or 1)
 
 
 def document(outcome: Outcome) -> dict[str, Any]:

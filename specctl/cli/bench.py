@@ -130,7 +130,7 @@ def bench(
     if json is not None:
         check_writable(json)
     outcome = _run(plan)
-    view.report(out(), outcome.report)
+    view.report(out(), outcome.report, outcome.busy)
     _keep(outcome, json)
     if quick and model in ("demo", "demo-f16"):
         out().print(f"Chat with it: specctl chat --model {model} --spec-type {types[0]}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from rich.table import Table
 
 from specctl.bench.conduct import Checking, Opened
 from specctl.bench.report import NOTABLE, ONE_RUN_BAND, PromptSpeed, Report, Row, Speed
+from specctl.bench.results import is_busy
 from specctl.bench.run import BenchPlan, Calibration, RunDone
 from specctl.cli.render import number, percent
 from specctl.units import format_seconds
@@ -41,9 +43,9 @@ def opening(console: Console, opened: Opened, plan: BenchPlan) -> None:
     )
     for note in opened.notes:
         console.print(f"[dim]{escape(note)}[/]")
-    if opened.busy:
+    if is_busy(opened.load):
         console.print(
-            f"[yellow]load average {opened.load:.1f} on {opened.cores} cores: other programs are "
+            f"[yellow]load average {opened.load:.1f} on {os.cpu_count()} cores: other programs are "
             "running, expect noise[/]"
         )
 
@@ -117,8 +119,8 @@ def progress(console: Console) -> Iterator[Show]:
 # ---------------------------------------------------------------- when it is done
 
 
-def report(console: Console, result: Report) -> None:
-    """Everything the benchmark says."""
+def report(console: Console, result: Report, busy: float | None = None) -> None:
+    """Everything the benchmark says; `busy` is the load of other programs, if it was high."""
     wide = console.width >= WIDE
     rows = result.rows if len({row.workload for row in result.rows}) > 1 else ()
     shown = (*rows, *result.totals)
@@ -128,6 +130,12 @@ def report(console: Console, result: Report) -> None:
         _arm(console, row, result.of(row.arm))
     _warnings(console, result)
     _legend(console, result)
+    if busy is not None:
+        once = any(row.speed.band_is_assumed for row in result.totals)
+        console.print(
+            f"[yellow]Other programs were running (load average {busy:.1f} on {os.cpu_count()} "
+            f"cores){': repeat this before you believe a single run' if once else ''}.[/]"
+        )
 
 
 def _speeds(rows: Sequence[Row], wide: bool) -> Table:

@@ -318,13 +318,17 @@ def test_plain_that_does_not_repeat_itself_is_said() -> None:
     assert "plain decoding itself gave two texts on chat/p1" in text_of(report)
 
 
-def test_a_busy_machine_is_warned_about() -> None:
+def test_a_busy_machine_is_warned_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
     out = io.StringIO()
     console = Console(file=out, width=100)
-    bench_view.opening(console, Opened(1, (), 0.4, 2), plan())
+    bench_view.opening(console, Opened(1, (), 0.4), plan())
     assert "load average" not in out.getvalue()
-    bench_view.opening(console, Opened(1, (), 1.9, 2), plan())
+    bench_view.opening(console, Opened(1, (), 1.9), plan())
     assert "load average 1.9 on 2 cores: other programs are running" in out.getvalue()
+    result = report_of(FakeSession({("ngram-simple",): GOOD}), plan(repeats=1))
+    bench_view.report(console, result, busy=1.9)
+    assert "repeat this before you believe a single run" in " ".join(out.getvalue().split())
 
 
 def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(
@@ -355,5 +359,5 @@ def test_names_from_files_are_text_and_no_markup() -> None:
     text = text_of(report_of(FakeSession({("ngram-simple",): GOOD}), what))
     assert "above 1.3×: 1 of 1: [bold]f[/]/[red]n[/nothing] 2.00×" in text
     out = io.StringIO()
-    bench_view.opening(Console(file=out, width=100), Opened(1, (), None, 2), what)
+    bench_view.opening(Console(file=out, width=100), Opened(1, (), None), what)
     assert "[blue]m: 1 prompt × 3 × (plain, ngram-simple)" in out.getvalue()
