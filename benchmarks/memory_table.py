@@ -151,7 +151,10 @@ def markdown(rows: list[Row]) -> Iterator[str]:
                     f"{row.ours[1] / MIB:.2f}" + ("" if exact else f" ({row.truth[1] / MIB:.2f})"),
                     f"{row.ours[2] / MIB:.2f}",
                     f"{row.truth[2] / MIB:.2f}",
-                    f"{row.ours[2] / row.truth[2] - 1:+.1%}" + ("" if row.good else " **outside**"),
+                    f"{row.ours[2] / row.truth[2] - 1:+.1%}".replace("-0.0%", "0.0%").replace(
+                        "+0.0%", "0.0%"
+                    )
+                    + ("" if row.good else " **outside**"),
                 )
             )
             + " |"

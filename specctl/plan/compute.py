@@ -8,8 +8,8 @@ in f32 values, with D = n_embd, F = n_ff, q = n_head x head_dim, kv = KV width:
 
     feed-forward         3 F + 3 D, and min(D, q) more if F > 2 D
     attention            3 D + max(2 q, q + 2 kv)
-    gated attention      3 D + 3 q + 2 kv                 (qwen35, qwen3next: query and gate)
-    latent attention     3 n_head r + 2 D                 (MLA of rank r; dense layers 3 F + 6 D)
+    gated attention      3 D + 3 q + 2 kv, or 3 D + 4 q + kv if q > D  (query and gate)
+    latent attention     3 n_head r + 2 D                 (MLA of rank r; below, q = 128 n_head)
     experts              3 D + q + 3 U E, and U D more if D > 2 E   (U used experts of width E)
                          3 D + q + U D if U E <= D; hybrids have D in place of q
     gated delta net      3 D + 3 C                        (C channels of the convolution)
@@ -26,6 +26,7 @@ from __future__ import annotations
 from specctl.gguf.shape import Shape
 
 _GATED = frozenset({"qwen35", "qwen35moe", "qwen3next"})
+_LATENT_HEAD = 128  # width of a value head in all published MLA models
 _INDEX_VALUES = 6  # positions, cache cells (i64) and output rows, per token
 
 
@@ -75,7 +76,7 @@ def _feed_forward(shape: Shape, mtp: bool = False) -> int:
     """Dense or expert feed-forward, the wider of the two where a model has both."""
     d, f, q = shape.n_embd, shape.n_ff, _queries(shape)
     if _is_latent(shape):
-        dense = 3 * f + 6 * d
+        dense = 3 * f + 3 * d + min(d, shape.n_head * _LATENT_HEAD)
     elif f > 2 * d and not shape.is_hybrid:
         dense = 3 * f + 3 * d + min(d, q)
     else:
@@ -85,10 +86,13 @@ def _feed_forward(shape: Shape, mtp: bool = False) -> int:
     if not shape.is_moe or not shape.n_ff_exp:
         return dense
     used, width = max(1, shape.n_expert_used), shape.n_ff_exp
+    if _is_latent(shape):
+        q = min(d, shape.n_head * _LATENT_HEAD)
     experts = 3 * d + (d if shape.is_hybrid else q) - (3 * d if mtp else 0)
     if used * width <= d:
-        return experts + used * d
-    experts += 3 * used * width + (used * d if d > 2 * width else 0)
+        experts += used * d
+    else:
+        experts += 3 * used * width + (used * d if d > 2 * width else 0)
     # n_ff of a model with experts is real only where it has leading dense layers
     return max(experts, dense) if _is_latent(shape) else experts
 
@@ -99,7 +103,7 @@ def _attention(shape: Shape) -> int:
     if _is_latent(shape):
         return 3 * shape.n_head * shape.kv_lora + 2 * d
     if shape.arch in _GATED:
-        return 3 * d + 3 * q + 2 * kv
+        return 3 * d + (3 * q + 2 * kv if q <= d else 4 * q + kv)
     return 3 * d + max(2 * q, q + 2 * kv)
 
 

@@ -285,7 +285,7 @@ FULL_SIZE: dict[str, Callable[[Path], Path]] = {
         mtp=1,
         moe=True,
     ),
-    "DeepSeek V2 Lite": lambda path: deepseek2(
+    "DeepSeek V2 Lite, 28 layers": lambda path: deepseek2(
         path, Size(28, 2048, 16, 1, 128, 10944, 102400, "f32", 64, 6, 1408)
     ),
 }
