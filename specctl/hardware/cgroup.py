@@ -5,7 +5,6 @@ The limit that holds is the smallest one between the process's own group and the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,8 +104,3 @@ def _without_cache(folder: Path, used: int, key: str) -> int:
         if name == key and value.isdigit():
             return max(0, used - int(value))
     return used
-
-
-def whole_cpus(limits: Limits) -> int | None:
-    """Threads that the quota lets run all the time, at least one."""
-    return None if limits.cpus is None else max(1, math.floor(limits.cpus + 1e-9))

@@ -21,7 +21,7 @@ from specctl.units import MIB
 Run = Callable[[Sequence[str]], str | None]
 
 # nvmlReturn_t
-_NOT_SUPPORTED, _NO_PERMISSION, _NOT_FOUND = 3, 4, 6
+_NOT_SUPPORTED, _NO_PERMISSION = 3, 4
 _DRIVER_NOT_LOADED, _LIBRARY_NOT_FOUND, _FUNCTION_NOT_FOUND = 9, 12, 13
 _VERSION_MISMATCH, _UNKNOWN = 18, 999
 _CLOCK_SM, _CLOCK_MEMORY = 1, 2  # nvmlClockType_t
