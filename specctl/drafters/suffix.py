@@ -36,8 +36,8 @@ class NgramSuffix(Lookup):
     The text is what `begin` was given plus what was emitted. A later turn of the same conversation
     (it goes on from all of the last prompt) keeps the earlier answer even where the new prompt
     has dropped or changed it; anything else, such as the same prompt again, forgets it. At most
-    `most_tokens` tokens are held (65 536: some 8 MB of ordinary text, see `SuffixAutomaton`); above,
-    the automaton is built again from the recent half, which takes as long as a `begin` of it.
+    `most_tokens` tokens are held (65 536: some 8 MB of ordinary text, see `SuffixAutomaton`);
+    above, the automaton is built again from the recent half, as long as a `begin` of it takes.
     """
 
     def __init__(

@@ -95,7 +95,7 @@ def test_a_run_of_one_token_and_a_begin_that_was_never_called(name: str) -> None
 
 
 def test_look_ups_need_no_engine() -> None:
-    modules = "chain ngram_cache ngram_map ngram_mod ngram_simple suffix".split()
+    modules = ["chain", "ngram_cache", "ngram_map", "ngram_mod", "ngram_simple", "suffix"]
     code = "".join(f"import specctl.drafters.{module}\n" for module in modules)
     code += "import sys; print([m for m in ('numpy', 'llama_cpp') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
