@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated
 
 import typer
@@ -11,8 +11,9 @@ from rich.text import Text
 
 from specctl.cli.inspect import load_facts
 from specctl.cli.render import err, out
+from specctl.drafters.registry import SPEC_TYPES
 from specctl.enginefacts import EngineFacts
-from specctl.gguf.pair import PairCheck, check_pair
+from specctl.gguf.pair import Finding, PairCheck, check_pair
 from specctl.hardware.engineprobe import probe_engine
 from specctl.units import format_bytes
 
@@ -32,7 +33,7 @@ def check(
     theirs, their_traffic = load_facts(draft)
     probed = probe_engine()
     engine = probed if isinstance(probed, EngineFacts) else None
-    found = check_pair(ours, theirs, engine)
+    found = _with_drafter(check_pair(ours, theirs, engine))
     if as_json:
         print(json.dumps(asdict(found)))
     else:
@@ -45,6 +46,14 @@ def check(
                 )
     if found.verdict == "no":
         raise typer.Exit(1)
+
+
+def _with_drafter(found: PairCheck) -> PairCheck:
+    """A pair may fit and still find no drafter in this version of specctl."""
+    if found.verdict == "no" or found.method in SPEC_TYPES:
+        return found
+    lacking = Finding("warning", f"specctl has no drafter {found.method} yet: other engines do")
+    return replace(found, verdict="ok with warnings", findings=(lacking, *found.findings))
 
 
 def _show(found: PairCheck, engine: EngineFacts | None) -> None:

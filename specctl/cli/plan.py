@@ -106,7 +106,7 @@ def _need(facts: ModelFacts, kv_type: str, mtp: bool = False) -> Need:
         facts.weights,
         kv_type,
         kv_type,
-        mtp=mtp,
+        mtp=mtp or facts.kind == "mtp head",
         encoder=facts.kind in _ENCODERS,
     )
 
@@ -156,8 +156,10 @@ def _show(
     )
     out().print(_table(found, target, draft))
     budget = found.budget
-    if budget.device:
-        out().print(Text(f"{budget.device_name}: {words[0]}", "dim"))
+    if machine.devices:
+        others = len(machine.devices) - 1
+        more = f"; {others} more GPU(s) here, not planned for" if others else ""
+        out().print(Text(f"{budget.device_name}: {words[0]}{more}", "dim"))
     out().print(Text(f"RAM: {words[1]}", "dim"))
     for decision in found.decisions:
         out().print(Text(f"• {decision}", "yellow"))

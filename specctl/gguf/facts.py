@@ -236,11 +236,15 @@ def _warnings(header: Header, mtp: Mtp, missing: int) -> tuple[str, ...]:
             "the header announces MTP layers whose tensors are not in the file: "
             "llama.cpp refuses to load it"
         )
-    if mtp == "none" and re.search(r"\bmtp\b", header.source, re.IGNORECASE):
+    if mtp == "none" and re.search(r"\bmtp\b", _last_part(header.source), re.IGNORECASE):
         notes.append("the name says MTP, but there is no MTP head in it")
     if missing:
         notes.append(f"incomplete: {format_bytes(missing)} of the file are missing")
     return tuple(notes)
+
+
+def _last_part(source: str) -> str:
+    return re.split(r"[/\\]", source)[-1]
 
 
 def _type_mix(tensors: list[Tensor]) -> tuple[tuple[str, int], ...]:

@@ -8,7 +8,7 @@ from typing import Literal
 from specctl.enginefacts import EngineFacts
 from specctl.gguf import arches
 from specctl.gguf.facts import ModelFacts
-from specctl.vocabulary import first_difference
+from specctl.vocabulary import FIRST_CHECKED_ID, Vocabulary, first_difference
 
 Level = Literal["no", "warning", "note"]
 Verdict = Literal["ok", "ok with warnings", "no"]
@@ -121,6 +121,8 @@ def _vocabularies(target: ModelFacts, draft: ModelFacts) -> list[Finding]:
     difference = first_difference(ours, theirs)
     if difference is not None:
         findings.append(Finding("no", difference.reason))
+        if difference.token is None:
+            findings += _first_other_text(ours, theirs)
     elif same:
         findings.append(Finding("note", f"the same {ours.size} token texts"))
     else:
@@ -136,6 +138,19 @@ def _vocabularies(target: ModelFacts, draft: ModelFacts) -> list[Finding]:
             )
         )
     return findings
+
+
+def _first_other_text(ours: Vocabulary, theirs: Vocabulary) -> list[Finding]:
+    """Where the texts part, for pairs that were refused before any text was compared."""
+    pairs = zip(ours.texts, theirs.texts, strict=False)
+    for token, (text, other) in enumerate(pairs):
+        if token >= FIRST_CHECKED_ID and text != other:
+            return [
+                Finding(
+                    "note", f"first other text: token {token}: target {text!r}, draft {other!r}"
+                )
+            ]
+    return []
 
 
 def active_bytes(model: ModelFacts) -> int:

@@ -181,13 +181,10 @@ def estimate(
     parts = [
         _weights(split, start, n_cpu_moe, shape, mtp),
         *_memory(shape, start, cells, swa_cells, kv_type_k, kv_type_v, kept),
-        Part(
-            "compute",
-            compute if some else 0,
-            (compute if any_host else inputs) if some else compute,
-            exact=False,
-        ),
     ]
+    if shape.n_layer or not mtp:  # a separate MTP head has no trunk to run
+        on_host = compute if not some or any_host else inputs
+        parts.append(Part("compute", compute if some else 0, on_host, exact=False))
     if mtp and shape.n_nextn:
         parts.append(_mtp(shape, split, start, cells, u, outputs, (kv_type_k, kv_type_v)))
     parts.append(Part("output", 0, 4 * shape.n_vocab * max(1, rows)))

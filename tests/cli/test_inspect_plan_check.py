@@ -16,6 +16,7 @@ import gguf_families as families  # noqa: E402
 import gguf_headers as headers  # noqa: E402
 
 from specctl.cli.app import main  # noqa: E402
+from specctl.drafters.registry import SPEC_TYPES  # noqa: E402
 
 Run = Callable[..., "Done"]
 
@@ -111,6 +112,17 @@ def test_check_accepts_and_refuses(run: Run, tmp_path: Path) -> None:
     found = json.loads(bad.stdout)
     assert found["verdict"] == "no"
     assert "129" in found["findings"][0]["text"]
+
+
+def test_check_says_when_there_is_no_drafter_for_a_good_pair(run: Run, tmp_path: Path) -> None:
+    trunk = families.qwen35(tmp_path / "t.gguf")
+    head = families.qwen35(tmp_path / "h.gguf", mtp=1, trunk=False)
+    done = run("check", str(trunk), str(head))
+    if "draft-mtp" in SPEC_TYPES:
+        assert done.stdout.startswith("ok  as draft-mtp")
+    else:
+        assert "ok with warnings  as draft-mtp" in done.stdout
+        assert "no drafter draft-mtp" in done.stdout
 
 
 def test_plan_full_offload(run: Run, tmp_path: Path) -> None:

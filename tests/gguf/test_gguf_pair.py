@@ -63,6 +63,13 @@ def test_the_first_differing_token_is_shown(target: ModelFacts, tmp_path: Path) 
     assert "token 139 differs: target 't139', draft 'other'" in said(found, "no")
 
 
+def test_other_sizes_and_other_texts(target: ModelFacts, tmp_path: Path) -> None:
+    texts = [f"t{i}" for i in range(700)] + [f"u{i}" for i in range(800)]
+    found = check_pair(target, model(tmp_path / "d.gguf", 1500, tokenizer__ggml__tokens=texts))
+    assert "sizes differ by 500" in said(found, "no")
+    assert "token 700: target 't700', draft 'u0'" in said(found, "note")
+
+
 def test_special_tokens_before_the_fifth_may_differ(target: ModelFacts, tmp_path: Path) -> None:
     texts = ["<a>", "<b>", *(f"t{i}" for i in range(2, 1000))]
     found = check_pair(target, model(tmp_path / "d.gguf", tokenizer__ggml__tokens=texts))

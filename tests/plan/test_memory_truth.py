@@ -14,6 +14,9 @@ sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "tests" / "gguf")]
 import gguf_families as families  # noqa: E402
 import memory_table  # noqa: E402
 
+from specctl.gguf.facts import read_facts  # noqa: E402
+from specctl.plan.memory import estimate  # noqa: E402
+
 pytestmark = [
     pytest.mark.native,
     pytest.mark.skipif(sys.platform != "linux", reason="reads a libstdc++ map by hand"),
@@ -53,6 +56,17 @@ def test_models_of_a_folder() -> None:
     if not models:
         pytest.skip("SPECCTL_TEST_MODELS names no folder with models")
     check(memory_table.compare(models, tiny=False))
+
+
+def test_a_separate_mtp_head_has_no_trunk_to_pay_for(tmp_path: Path) -> None:
+    path = families.qwen35(tmp_path / "head.gguf", mtp=1, trunk=False)
+    (truth,) = memory_table.truth_of({path: [{"n_ctx": 8192, "ctx_type": 1}]})
+    facts = read_facts(str(path))
+    memory = estimate(facts.shape, facts.weights, 8192, outputs=9, gpu_layers=0, mtp=True)
+    assert memory.part("weights").host == truth["weights"]
+    assert memory.part("compute").host == 0
+    expected = truth["memory"] + truth["compute"]
+    assert abs(memory.part("mtp").host - expected) < 0.1 * truth["compute"]
 
 
 def test_a_wrong_estimate_would_be_noticed(tmp_path: Path) -> None:
