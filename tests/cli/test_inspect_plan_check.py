@@ -32,6 +32,7 @@ class Done:
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """The console script's own entry point, in this process: twenty starts of Python are slow."""
     monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("specctl.cli.check.probe_engine", lambda: "not asked in this test")
 
     def call(*arguments: str) -> Done:
         capsys.readouterr()
@@ -107,6 +108,7 @@ def test_check_accepts_and_refuses(run: Run, tmp_path: Path) -> None:
     assert good.returncode == 0, good.stdout + good.stderr
     assert good.stdout.startswith("ok  as draft-simple")
     assert "128 tokens of padding" in good.stdout
+    assert "compared with our own list" in good.stderr
     bad = run("check", target, model(tmp_path / "e.gguf", 1129, 512), "--json")
     assert bad.returncode == 1
     found = json.loads(bad.stdout)
