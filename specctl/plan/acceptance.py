@@ -118,14 +118,15 @@ def expected_gain(
     if method == "draft-simple" or device == "cpu":
         return None
     own = _gains([model], method, device)
+    if not own and model.is_moe:  # the formula flatters MoE targets: any device's rows come first
+        own = _gains([model], method, None)
     if own:
         return _from_speedups(own, model.name)
-    moe = model.params_active < model.params
-    alike = [m for m in catalog if (m.params_active < m.params) == moe]
-    rows = [row for row in _gains(alike, method, device) if row.trust != "L"]
-    return (
-        _from_speedups(rows, "other MoE models" if moe else "other dense models") if rows else None
-    )
+    alike = [m for m in catalog if m.is_moe == model.is_moe]
+    rows = _gains(alike, method, None if model.is_moe else device)
+    rows = [row for row in rows if row.trust != "L"]
+    what = "other MoE models" if model.is_moe else "other dense models"
+    return _from_speedups(rows, what) if rows else None
 
 
 def evidence_rows(model: Model, method: str, device: str) -> tuple[Evidence, ...]:
@@ -134,12 +135,15 @@ def evidence_rows(model: Model, method: str, device: str) -> tuple[Evidence, ...
     return tuple(sorted(rows, key=lambda row: (row.device != device, "HML".index(row.trust))))
 
 
-def _gains(models: Iterable[Model], method: str, device: str) -> list[Evidence]:
+def _gains(models: Iterable[Model], method: str, device: str | None) -> list[Evidence]:
+    """Rows with a speed-up, of engines like ours; `device` None: of all but CPUs."""
     rows = [
         row
         for m in models
         for row in m.evidence
-        if row.method == method and row.speedup and row.device == device
+        if row.method == method
+        and row.speedup
+        and (row.device == device if device else row.device != "cpu")
     ]
     return [row for row in rows if not any(name in row.engine.lower() for name in FOREIGN_ENGINES)]
 

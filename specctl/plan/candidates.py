@@ -262,8 +262,9 @@ def _try(
     if expected is None:
         return refuse("nothing was measured that predicts it")
     if method == "draft-simple" and expected.prediction.k == 0:
-        moe = model.shape is not None and model.shape.is_moe
-        why = ": checking drafted tokens reads more experts" if moe else " at its price here"
+        why = (
+            ": checking drafted tokens reads more experts" if model.is_moe else " at its price here"
+        )
         return refuse(f"drafting does not pay{why}; best K is 0")
     return Configuration(
         selection=selection,
@@ -302,7 +303,7 @@ def _notes(selection: Selection, kv_type: str, found: Fit) -> Iterator[str]:
         yield "the pair has one vocabulary, but nobody measured it"
     if found.place == SPLIT:
         yield "experts stay in RAM: speed depends on the RAM's bandwidth"
-    if selection.method in BLOCK_DRAFTERS and model.params_active < model.params:
+    if selection.method in BLOCK_DRAFTERS and model.is_moe:
         yield "block drafts on MoE targets were slower than plain where it was measured"
     yield from model.issues
     if model.approximate:

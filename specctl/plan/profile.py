@@ -125,6 +125,13 @@ class Model:
     drafts: tuple[Draft, ...] = ()
     evidence: tuple[Evidence, ...] = ()
 
+    @property
+    def is_moe(self) -> bool:
+        """Has routed experts; where the shape is unknown, if fewer parameters are active."""
+        if self.shape is None:
+            return self.params_active < self.params
+        return self.shape.is_moe
+
     def shape_of(self, file: ModelFile) -> Shape | None:
         """The shape with the MTP layers that this very file holds."""
         if self.shape is None or file.mtp:

@@ -26,6 +26,7 @@ from specctl.plan.speed import middle
 
 SMALL_GAIN = 1.1  # under this middle speed-up another engine is not worth setting up
 NOT_CHOSEN = 8
+NAMES = 3  # of those that share one reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +144,7 @@ def _why_useless(
         return None
     low, high = one.prediction.speedup
     if middle((low, high)) < (1.0 if one.in_process else SMALL_GAIN):
-        moe = one.model.params_active < one.model.params
-        what = "no gain shown on MoE" if moe else "no gain to expect"
+        what = "no gain shown on MoE" if one.model.is_moe else "no gain to expect"
         return f"{what}: ≈{low:.2f} to {high:.2f}-fold"
     if one.in_process or plain is None or one.usable_ctx >= ROOMY_CTX:
         return None
@@ -178,8 +178,12 @@ def _notable(
     for one in sorted(refused, key=lambda one: (one.lacking, -one.quality)):
         if one.quality >= least or one.model in shown:
             names.setdefault(one.reason, []).append(one)
-    merged = [
-        replace(same[0], name=", ".join(dict.fromkeys(one.name for one in same)))
-        for same in names.values()
-    ]
+    merged = [replace(same[0], name=_together(same)) for same in names.values()]
     return tuple(merged[:NOT_CHOSEN])
+
+
+def _together(same: list[Refusal]) -> str:
+    """`A, B, C and 4 more`."""
+    names = list(dict.fromkeys(one.name for one in same))
+    more = len(names) - NAMES
+    return ", ".join(names[:NAMES]) + (f" and {more} more" if more > 0 else "")
