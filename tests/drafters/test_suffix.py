@@ -90,6 +90,16 @@ def test_matches_of_one_token_are_for_those_who_ask() -> None:
     assert begun(text, threshold=0, shortest=1).propose(text, 2).tokens == (2, 3)
 
 
+def test_agreement_is_worth_confidence() -> None:
+    def sure(*followers: int) -> float:
+        text = [token for each in followers for token in (1, 2, each)]
+        draft = begun([*text, 1, 2], threshold=0).propose([*text, 1, 2], 1)
+        assert draft.confidences is not None
+        return draft.confidences[0]
+
+    assert sure(7, 7, 7) > sure(7, 8, 7, 7) > sure(6, 7, 8, 9)
+
+
 def test_a_copy_goes_on_with_itself() -> None:
     text = [1, 2, 3] * 3
     assert begun(text, threshold=0).propose(text, 7).tokens == (1, 2, 3, 1, 2, 3, 1)
@@ -156,6 +166,10 @@ def test_full_accepts_are_censored_and_stale_paths_teach_nothing() -> None:
     draft = drafter.propose(text, 4)
     drafter.settle(outcome(draft, 1, 9, len(text)))
     assert learned == [True] * 5 + [False]  # what came after the difference is unknown
+    drafter.propose(text, 4)
+    other = Draft((POEM[3], 9, POEM[5], POEM[6]), "draft-simple")
+    drafter.settle(outcome(other, 4, POEM[7], len(text)))
+    assert learned == [True] * 5 + [False, True, False]
 
 
 def test_a_later_turn_keeps_an_answer_that_the_prompt_dropped() -> None:
@@ -165,6 +179,8 @@ def test_a_later_turn_keeps_an_answer_that_the_prompt_dropped() -> None:
     turn = [*prompt, 4, 5, *range(30, 50), *POEM[:3]]
     drafter.begin(turn, SAMPLING)
     assert drafter.propose(turn, 4).tokens == tuple(POEM[3:7])
+    # the dropped answer ends where it ended
+    assert drafter.propose([*turn, *POEM[3:]], 4).tokens == ()
     # a match may reach back over the seam
     drafter.begin([*turn, 6], SAMPLING)
     seam = [*turn, 6, *prompt[-2:], 4]
