@@ -34,7 +34,7 @@ class File:
     lfs: bool = True
     listed_size: int | None = None  # what the listing claims
     linked_size: int | None = None  # what the resolve headers claim
-    content_length: int | None = None  # what the body's header claims
+    content_length: int | None = None  # what the body's header claims; -1: no header
     etag: str | None = None  # what X-Linked-ETag claims
     served: bytes | None = None  # what really comes
     sent: int = 0
@@ -261,7 +261,11 @@ class _CdnHandler(_Handler):
         stall = faults.stalls.pop(0) if faults.stalls else None
         length = len(data) if file.content_length is None else file.content_length
         self.send_response(status)
-        for name, value in {**headers, "Content-Length": str(length), "ETag": '"cdn"'}.items():
+        if length >= 0:
+            headers = {**headers, "Content-Length": str(length)}
+        else:  # the body ends where the connection does
+            self.close_connection = True
+        for name, value in {**headers, "ETag": '"cdn"'}.items():
             self.send_header(name, value)
         self.end_headers()
         limit = min(x for x in (cut, stall, len(data)) if x is not None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
@@ -222,9 +223,10 @@ def test_own_ca_fails_with_a_hint_and_passes_with_the_variable(
     want = Wanted("org/model-GGUF", "model-Q4.gguf")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, certificate.with_name("key.pem"))
+    number = itertools.count()
 
     def get(variable: str | None = None, value: object = None) -> bytes:
-        monkeypatch.setenv("SPECCTL_MODELS", str(tmp_path / f"models of {variable} {value}"[-40:]))
+        monkeypatch.setenv("SPECCTL_MODELS", str(tmp_path / f"models-{next(number)}"))
         with monkeypatch.context() as patch:
             if variable:
                 patch.setenv(variable, str(value))

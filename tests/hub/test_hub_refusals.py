@@ -121,6 +121,12 @@ def answer(status: int, **headers: str) -> httpx2.Response:
     [
         (401, {}, None, NoTokenError),
         (401, {}, "t", BadTokenError),
+        (
+            401,
+            {"X_Error_Code": "RepoNotFound", "X_Error_Message": "Invalid credentials in header"},
+            "t",
+            BadTokenError,
+        ),
         (403, {"X_Error_Message": "needs read access"}, "t", AccessError),
         (404, {}, "t", NotFoundError),
         (408, {}, None, ServerError),

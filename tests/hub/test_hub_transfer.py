@@ -198,6 +198,24 @@ def test_more_bytes_than_announced(hub: HubServer, model: File, fast: FetchPolic
     assert not final().exists()
 
 
+def test_more_bytes_without_any_announcement(
+    hub: HubServer, model: File, fast: FetchPolicy
+) -> None:
+    model.served, model.content_length = DATA + b"more", -1
+    with pytest.raises(DamagedError, match="listed with"):
+        run(fast)
+    assert not final().exists()
+
+
+def test_body_without_a_length(hub: HubServer, model: File, fast: FetchPolicy) -> None:
+    model.content_length = -1
+    hub.faults.cuts = [400_000]
+    events = run(fast)
+    check_whole(events)
+    assert model.sent == len(DATA)
+    assert "the server stopped at byte 400000" in notes(events)
+
+
 def test_part_longer_than_the_file_starts_over(
     hub: HubServer, model: File, fast: FetchPolicy
 ) -> None:
