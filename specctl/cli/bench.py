@@ -112,7 +112,7 @@ def bench(
         model=model,
         draft=draft,
         prompts=_prompts(workload, prompts, quick),
-        arms=tuple(_arm(spec(one, cap)) for one in types for cap in caps),
+        arms=_arms([spec(one, cap) for one in types for cap in caps]),
         settings=opt.engine_settings(
             ctx,
             threads,
@@ -148,9 +148,16 @@ def _prompts(
     return workloads.quick(both) if quick else both
 
 
-def _arm(spec: SpecSettings) -> Arm:
-    name = ",".join(spec.types)
-    return Arm(name if spec.k is None else f"{name} k={spec.k}", spec)
+def _arms(specs: list[SpecSettings]) -> tuple[Arm, ...]:
+    """One arm for each; plain decoding again has no K: `none` is one arm whatever the Ks."""
+    arms: list[Arm] = []
+    for spec in specs:
+        if spec.types == ("none",):
+            spec = SpecSettings()
+        name = ",".join(spec.types) + (f" k={spec.k}" if spec.k is not None else "")
+        if spec.types != ("none",) or all(arm.drafts for arm in arms):
+            arms.append(Arm(name, spec))
+    return tuple(arms)
 
 
 def _run(plan: BenchPlan) -> Outcome:

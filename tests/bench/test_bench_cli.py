@@ -90,6 +90,14 @@ def test_types_and_ks_make_arms(run: Run, scripted: FakeSession) -> None:
     assert "ngram-simple k=2" in out
 
 
+def test_plain_again_is_one_arm_whatever_the_ks(run: Run, scripted: FakeSession) -> None:
+    code, out, err = run("--quick", "--spec-type", "none", "--k", "2", "--k", "4", "--strict")
+    assert code == 0
+    assert "(plain, none)" in " ".join(err.split())
+    assert "1.00×" in out
+    assert "cycles drafted" not in out
+
+
 def test_strict_fails_where_an_arm_never_drafts(run: Run) -> None:
     flags = ("--quick", "--spec-type", "ngram-mod")
     code, out, _ = run(*flags)
