@@ -167,12 +167,14 @@ class SpecSettings:
     """Which drafters a run opens, in order, and how each behaves.
 
     `k` caps every drafter's tokens per cycle. `compat` keeps llama.cpp's own behaviour where ours
-    is better by default.
+    is better by default. `min_accept` switches a fixed drafter off while its acceptance rate is
+    lower (0: never); `auto` decides by costs and does not use it.
     """
 
     types: tuple[str, ...] = ("none",)
     k: int | None = None
     compat: bool = False
+    min_accept: float = 0.0
     ngram_simple: NgramSettings = field(default_factory=NgramSettings)
     ngram_map_k: NgramSettings = field(default_factory=NgramSettings)
     ngram_map_k4v: NgramSettings = field(default_factory=NgramSettings)
@@ -181,6 +183,7 @@ class SpecSettings:
 
     def __post_init__(self) -> None:
         _require(bool(self.types), "no spec type given")
+        _require(0 <= self.min_accept <= 1, f"min-accept {self.min_accept} is not in 0 … 1")
         _require(
             self.k is None or 1 <= self.k <= 1024, f"k {self.k} is not in 1 … 1024", "leave --k out"
         )

@@ -81,6 +81,7 @@ def bench(
     draft_kv_type: opt.DraftKvType = "f16",
     n_cpu_moe: opt.CpuMoe = 0,
     flash_attn: opt.FlashAttn = "auto",
+    spec_min_accept: opt.MinAccept = 0.0,
     spec_compat: opt.Compat = False,
     spec_preset: opt.Preset = None,
     simple_n: opt.SimpleN = None,
@@ -103,7 +104,8 @@ def bench(
     def spec(types: str, k: int | None) -> SpecSettings:
         simple, mod = (simple_n, simple_m, simple_hits), (mod_match, mod_max, mod_min)
         small = (draft_max, draft_min, draft_p_min, draft_sampling)
-        return opt.spec_settings(types, k, spec_compat, spec_preset, simple, mod, small)
+        sizes = (simple, mod, small)
+        return opt.spec_settings(types, k, spec_compat, spec_preset, *sizes, spec_min_accept)
 
     types = spec_type or [DEFAULT_TYPE]
     caps: list[int | None] = [*k] if k else [None]

@@ -22,9 +22,9 @@ def chat(
     model: o.Model = "demo",
     draft: o.DraftModel = None,
     spec_type: Annotated[
-        str | None,
-        typer.Option("--spec-type", "-s", help="Drafter, or a comma list tried in order."),
-    ] = None,
+        str,
+        typer.Option("--spec-type", "-s", help="Drafter, a comma list tried in order, or none."),
+    ] = "auto",
     k: Annotated[int | None, typer.Option("--k", help="Most tokens drafted per cycle.")] = None,
     system: Annotated[str | None, typer.Option("--system", help="System message.")] = None,
     prompt: Annotated[
@@ -62,6 +62,7 @@ def chat(
     draft_kv_type: o.DraftKvType = "f16",
     n_cpu_moe: o.CpuMoe = 0,
     flash_attn: o.FlashAttn = "auto",
+    spec_min_accept: o.MinAccept = 0.0,
     spec_compat: o.Compat = False,
     spec_preset: o.Preset = None,
     spec_ngram_simple_size_n: o.SimpleN = None,
@@ -83,10 +84,11 @@ def chat(
     """
     # fmt: off
     spec = o.spec_settings(
-        spec_type or "none", k, spec_compat, spec_preset,
+        spec_type, k, spec_compat, spec_preset,
         (spec_ngram_simple_size_n, spec_ngram_simple_size_m, spec_ngram_simple_min_hits),
         (spec_ngram_mod_n_match, spec_ngram_mod_n_max, spec_ngram_mod_n_min),
         (spec_draft_n_max, spec_draft_n_min, spec_draft_p_min, spec_draft_sampling),
+        spec_min_accept,
     )
     settings = o.engine_settings(
         ctx, threads, gpu_layers, kv_type, draft_gpu_layers, draft_kv_type, n_cpu_moe, flash_attn
@@ -105,7 +107,6 @@ def chat(
         think=None if think is None else think == "on",
         no_color=no_color,
         json=json,
-        hint=spec_type is None,
     )
     with contextlib.ExitStack() as stack:
         sink = stack.enter_context(_record_file(record)) if record else None

@@ -63,6 +63,11 @@ FrequencyPenalty = Annotated[float, typer.Option("--frequency-penalty", help="0 
 PresencePenalty = Annotated[float, typer.Option("--presence-penalty", help="0 is off.")]
 Seed = Annotated[int | None, typer.Option("--seed", help="Default: a new one each time.")]
 
+MinAccept = Annotated[
+    float,
+    typer.Option("--spec-min-accept", help="Off below this acceptance rate (fixed drafters)."),
+]
+
 PRESETS = {"text": NgramSettings(size_n=8, size_m=32, min_hits=2)}
 
 
@@ -99,6 +104,7 @@ def spec_settings(
     simple: tuple[int | None, int | None, int | None],
     mod: tuple[int, int, int],
     draft: tuple[int, int, float, str],
+    min_accept: float = 0.0,
 ) -> SpecSettings:
     """The speculation flags of one comma chain. Raises SettingsError on a value that cannot be."""
     if preset is not None and preset not in PRESETS:
@@ -110,6 +116,7 @@ def spec_settings(
         types=tuple(part.strip() for part in types.split(",") if part.strip()),
         k=k,
         compat=compat,
+        min_accept=min_accept,
         ngram_simple=NgramSettings(
             base.size_n if n is None else n,
             base.size_m if m is None else m,

@@ -12,7 +12,7 @@ from specctl.engine.thinking import ThinkSplitter
 from specctl.events import Cycle, Finished, Record
 from specctl.metrics import Totals
 
-_TINTS = {"draft-simple": "32", "ngram-simple": "36", "ngram-mod": "34"}
+_TINTS = {"draft-simple": "32", "ngram-simple": "36", "ngram-suffix": "36", "ngram-mod": "34"}
 _OTHER_TINT = "35"
 _DIM = "2"
 

@@ -33,7 +33,6 @@ class Manner:
     think: bool | None = None
     no_color: bool = False
     json: bool = False
-    hint: bool = False  # nothing was said about speculation: name it once
 
 
 class Talk:
@@ -50,7 +49,6 @@ class Talk:
         self.last_cycles: deque[Cycle] = deque(maxlen=256)
         self._manner = manner
         self._sink = sink
-        self._hinted = not manner.hint
         self._colour = use_colour(manner.no_color)
         if session.template.warning:
             self.note(session.template.warning)
@@ -112,9 +110,6 @@ class Talk:
         drafting = self.session.spec.types != ("none",)
         if drafting and cycles and not totals.drafted_cycles:
             self.note(why_no_drafts(cycles))
-        if not drafting and not self._hinted:
-            self._hinted = True
-            self.note("plain decoding; try speculation: --spec-type ngram-simple, or /spec")
 
 
 def run_interactive(talk: Talk) -> None:

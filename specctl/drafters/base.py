@@ -39,14 +39,14 @@ class Needs:
 class Draft:
     """Proposed tokens, at most `limit` of them.
 
-    `laws[i]` is the law token i was really drawn from; None means a point mass (greedy drafts,
-    look-ups). `confidences` are the drafter's own guesses that token i will be accepted given that
-    those before it are. `detail` is for people: `match 14`.
+    `laws[i]` is the law token i was really drawn from; None, for one token or for all, means a
+    point mass (greedy drafts, look-ups). `confidences` are the drafter's own guesses that token i
+    will be accepted given that those before it are. `detail` is for people: `match 14`.
     """
 
     tokens: tuple[int, ...]
     source: str
-    laws: tuple[Law, ...] | None = None
+    laws: tuple[Law | None, ...] | None = None
     confidences: tuple[float, ...] | None = None
     detail: str = ""
     asked: tuple[str, ...] = ()  # who was asked for this draft, where that is more than `source`

@@ -92,7 +92,8 @@ class ModelSource:
         chance = 1.0
         for confidence in draft.confidences or ():
             chance *= confidence
-        drafted, laws, confidences = list(draft.tokens), list[Law](), list(draft.confidences or ())
+        drafted, confidences = list(draft.tokens), list(draft.confidences or ())
+        laws: list[Law | None] = [None] * len(drafted)  # what it goes on from was looked up
         self._at = []
         behind = self.unread(tokens) + len(drafted)
         start = time.perf_counter()
@@ -107,8 +108,7 @@ class ModelSource:
             drafted.append(token)
             confidences.append(guess)
             self._at.append(at)
-            if law is not None:
-                laws.append(law)
+            laws.append(law)
             more = len(drafted) < limit
             if not more or not pays(len(drafted) + 1, chance * self._chance, False):
                 break
@@ -122,7 +122,7 @@ class ModelSource:
             tokens=tuple(drafted),
             source=source,
             confidences=tuple(confidences),
-            laws=tuple(laws) if laws else None,
+            laws=tuple(laws) if any(each is not None for each in laws) else None,
         )
 
     def settle(self, outcome: Outcome) -> None:

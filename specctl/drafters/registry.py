@@ -11,6 +11,7 @@ from specctl.drafters.auto import PATH_FLOOR, Auto
 from specctl.drafters.base import Drafter
 from specctl.drafters.chain import Chain
 from specctl.drafters.costs import CostCurve
+from specctl.drafters.guard import Guard
 from specctl.drafters.model_source import ModelSource
 from specctl.drafters.ngram_cache import NgramCache
 from specctl.drafters.ngram_map import NgramMapK, NgramMapK4V
@@ -147,4 +148,6 @@ def build(spec: SpecSettings, resources: Resources) -> Drafter | None:
     members = [SPEC_TYPES[name].make(spec, resources) for name in spec.types if name != "none"]
     if not members:
         return None
-    return members[0] if len(members) == 1 else Chain(members)
+    drafter = members[0] if len(members) == 1 else Chain(members)
+    guarded = spec.min_accept > 0 and "auto" not in spec.types
+    return Guard(drafter, spec.min_accept) if guarded else drafter

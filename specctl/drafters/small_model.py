@@ -56,6 +56,7 @@ class SmallModel:
         self._settings = settings
         self._width = min(n_vocab, context.n_vocab)
         self._sampling = Sampling()
+        self._draws = 0  # in this generation
 
     @property
     def name(self) -> str:
@@ -74,6 +75,7 @@ class SmallModel:
     def begin(self, tokens: Sequence[int], sampling: Sampling) -> None:
         """Read the prompt but for its last token; the common prefix of the last one is kept."""
         self._sampling = sampling
+        self._draws = 0
         self._context.follow(tokens[: min(len(tokens) - 1, self._context.n_ctx)])
 
     def propose(self, tokens: Sequence[int], limit: int) -> Draft:
@@ -130,7 +132,9 @@ class SmallModel:
         chance = float(drawn_from.probs.max())
         if chance < p_min:
             return None, None, chance
-        number = uniform(sampling.seed, len(tokens) + len(drafted), Stream.DRAFT)
+        self._draws += 1
+        position = len(tokens) + len(drafted)
+        number = uniform(sampling.seed, position, Stream.DRAFT, self._draws)
         return drawn_from.draw(number), drawn_from, chance
 
     def observe(self, target_pass: TargetPass) -> None:

@@ -57,9 +57,10 @@ def _decide(
     index: int,
 ) -> int:
     """`drafted` where it stands, else the token that replaces it."""
-    if sampling.greedy or draft.laws is None:
+    drawn_from = draft.laws[index] if draft.laws is not None else None
+    if sampling.greedy or drawn_from is None:
         return _own(row, recent, sampling, position)
-    p, q = _law(row, recent, sampling), draft.laws[index]
+    p, q = _law(row, recent, sampling), drawn_from
     if uniform(sampling.seed, position, Stream.ACCEPT) * q.prob(drafted) < p.prob(drafted):
         return drafted
     return residual(p, q).draw(uniform(sampling.seed, position, Stream.RESIDUAL))

@@ -87,7 +87,7 @@ class Session:
 
     def _check(self, spec: SpecSettings) -> None:
         registry.check_types(spec)
-        if registry.k_max(spec) and not self.model.can_cut:
+        if registry.k_max(spec) and not self.model.can_cut and spec.types != ("auto",):
             raise PairError(
                 f"{self.model.path.name} ({self.model.arch}) keeps a recurrent state, from which "
                 "rejected tokens cannot be taken out: no speculation on it yet",
@@ -139,11 +139,23 @@ class Session:
 
     def _add(self, spec: SpecSettings) -> None:
         limited, notes = limit_drafts(spec)
+        if spec.types == ("auto",) and not self.model.can_cut:
+            self._drafters[spec] = None
+            self._note(
+                f"{self.model.arch} keeps a recurrent state, from which rejected tokens cannot be "
+                "taken out: auto decodes plainly"
+            )
+            return
         resources = registry.Resources(
             self.model.n_vocab, self._draft_context, self._costs, self._draft_costs
         )
         self._drafters[spec] = registry.build(limited, resources)
-        self.notes += [note for note in notes if note not in self.notes]
+        for note in notes:
+            self._note(note)
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
 
     @property
     def context(self) -> Context:

@@ -1,0 +1,71 @@
+"""`specctl drafters`: every method, what it needs, and whether it runs here."""
+
+from __future__ import annotations
+
+import importlib.util
+import json as jsonlib
+from dataclasses import asdict, dataclass
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from specctl.cli.render import out
+from specctl.drafters.registry import SPEC_TYPES
+
+# Methods of llama.cpp that the in-process engine does not run.
+_ELSEWHERE = {
+    "draft-mtp": ("next-token heads inside the target", "a target file with MTP layers"),
+    "draft-eagle3": ("a head on three of the target's layers", "an EAGLE-3 head for the target"),
+    "draft-dflash": ("a whole block in one pass", "a DFlash draft for the target"),
+    "draft-dspark": ("a block with a confidence head", "a DSpark draft for the target"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One row. `why` says what keeps it from running here, empty when nothing does."""
+
+    name: str
+    does: str
+    needs: str
+    available: bool
+    why: str
+
+
+def drafters(
+    json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """List the ways to draft: what each does, what it needs, and whether it runs here.
+
+    The names are those of --spec-type in chat and bench; a comma list chains them.
+    """
+    methods = _methods()
+    if json:
+        print(jsonlib.dumps([asdict(method) for method in methods], ensure_ascii=False, indent=2))
+        return
+    table = Table(box=None, pad_edge=False)
+    for heading in ("spec type", "drafts", "needs", "here"):
+        table.add_column(heading)
+    for method in methods:
+        table.add_row(method.name, method.does, method.needs, method.why or "yes")
+    out().print(table)
+
+
+def _methods() -> list[Method]:
+    missing = [name for name in ("llama_cpp", "numpy") if importlib.util.find_spec(name) is None]
+    why = "" if not missing else "the engine is not installed: pip install 'specctl-llm[engine]'"
+    own = [
+        Method(
+            kind.name,
+            kind.summary,
+            "a small model of the same vocabulary: --draft" if kind.draft_model else "nothing",
+            not why,
+            why,
+        )
+        for kind in SPEC_TYPES.values()
+    ]
+    return own + [
+        Method(name, does, needs, False, "not in specctl; llama-server runs it")
+        for name, (does, needs) in _ELSEWHERE.items()
+    ]

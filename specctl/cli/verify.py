@@ -1,0 +1,132 @@
+"""`specctl verify`: is speculative decoding lossless here? Same text, a tie, or a bug."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from specctl.cli import options as o
+from specctl.cli.render import err, out
+from specctl.errors import UsageError
+from specctl.settings import EngineSettings, Sampling, SpecSettings
+
+if TYPE_CHECKING:
+    from specctl.bench.results import Outcome
+
+_TEMPERATURE = 0.8  # of the sampled half
+
+
+def verify(
+    models: Annotated[
+        list[str] | None, typer.Argument(help="GGUF files, demo, demo-f16; default demo.")
+    ] = None,
+    draft: o.DraftModel = None,
+    spec_type: Annotated[
+        list[str] | None,
+        typer.Option("--spec-type", "-s", help="Repeatable; default: all that run here."),
+    ] = None,
+    k: Annotated[int | None, typer.Option("--k", help="Most tokens drafted per cycle.")] = None,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", "-n", help="Tokens a prompt.")] = 64,
+    all_prompts: Annotated[
+        bool, typer.Option("--all", help="All built-in prompts instead of one per workload.")
+    ] = False,
+    seed: Annotated[int, typer.Option("--seed", help="Of the sampled half.")] = 1,
+    ctx: o.Ctx = 2048,
+    threads: o.Threads = None,
+) -> None:
+    """Compare speculative with plain decoding, token by token, greedy and sampled.
+
+    A difference is a tie where the logits were so close that rounding of batched passes decided;
+    it is decoded again to prove that. Everything else is a bug, and exits with 1.
+    """
+    specs = _specs(spec_type, k, draft is not None)
+    settings = EngineSettings(n_ctx=ctx, threads=threads)
+    bugs = 0
+    for model in models or ["demo"]:
+        for sampling in (Sampling(), Sampling(temperature=_TEMPERATURE, seed=seed)):
+            outcome = _compare(model, draft, specs, sampling, settings, max_tokens, all_prompts)
+            bugs += _show(model, sampling, outcome)
+    if bugs:
+        raise typer.Exit(1)
+
+
+def _specs(names: list[str] | None, k: int | None, draft: bool) -> list[SpecSettings]:
+    from specctl.drafters.registry import SPEC_TYPES, check_types
+
+    if names is None:
+        names = [kind.name for kind in SPEC_TYPES.values() if draft or not kind.draft_model]
+    specs = [SpecSettings(types=tuple(name.split(",")), k=k) for name in names]
+    for spec in specs:
+        check_types(spec)
+        if spec.types == ("none",):
+            raise UsageError("plain decoding is what the others are compared with")
+    return specs
+
+
+def _compare(
+    model: str,
+    draft: str | None,
+    specs: list[SpecSettings],
+    sampling: Sampling,
+    settings: EngineSettings,
+    max_tokens: int,
+    all_prompts: bool,
+) -> Outcome:
+    from specctl.bench import workloads
+    from specctl.bench.conduct import conduct
+    from specctl.bench.results import Outcome
+    from specctl.bench.run import Arm, BenchPlan
+    from specctl.engine.session import open_session
+    from specctl.resolve import resolve_model
+
+    prompts = workloads.load()
+    if not all_prompts:
+        prompts = tuple({prompt.family: prompt for prompt in reversed(prompts)}.values())[::-1]
+    plan = BenchPlan(
+        model=model,
+        draft=draft,
+        prompts=prompts,
+        arms=tuple(Arm(",".join(spec.types), spec) for spec in specs),
+        settings=settings,
+        sampling=sampling,
+        max_tokens=max_tokens,
+        repeats=1,
+    )
+    draft_path = resolve_model(draft) if draft is not None else None
+    with err().status(f"{model}: {len(prompts)} prompts, {len(specs)} drafters"):
+        *_, last = conduct(plan, resolve_model(model), draft_path, open_session)
+    assert isinstance(last, Outcome)
+    return last
+
+
+def _show(model: str, sampling: Sampling, outcome: Outcome) -> int:
+    """Print one half; how many bugs it has."""
+    how = "greedy" if sampling.greedy else f"temperature {sampling.temperature:g}"
+    table = Table(title=f"{model}, {how}", title_justify="left", box=None, pad_edge=False)
+    for heading in ("spec type", "texts", "identical", "tie", "bug", "drafted", "accepted"):
+        table.add_column(heading, justify="left" if heading == "spec type" else "right")
+    bugs = 0
+    for arm in outcome.plan.arms:
+        found = Counter(
+            identity.status for key, identity in outcome.identities.items() if key[1] == arm.name
+        )
+        runs = [run for run in outcome.runs if run.arm == arm.name]
+        bugs += found["bug"]
+        table.add_row(
+            arm.name,
+            str(len(runs)),
+            "in law" if found["law"] else str(found["same"]),
+            str(found["tie"]),
+            str(found["bug"]),
+            str(sum(run.totals.drafted for run in runs)),
+            str(sum(run.totals.accepted for run in runs)),
+        )
+    out().print(table)
+    for (prompt, arm_name, _), identity in outcome.identities.items():
+        if identity.status in ("tie", "bug"):
+            line = f"  {identity.status}: {arm_name} on {prompt}, token {identity.index}"
+            out().print(f"{line}: {identity.why}", markup=False)
+    return bugs
