@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Logits = NDArray[np.float32]
 
 
-_COUNTER = struct.Struct("<QQB")  # seed, position, stream
+_COUNTER = struct.Struct("<QQBQ")  # seed, position, stream, attempt
 _NUCLEUS = 1024  # tokens that top-p sorts at first
 
 
@@ -62,13 +62,16 @@ class Law:
         return int(self.ids[min(index, last)])
 
 
-def uniform(seed: int, position: int, stream: Stream) -> float:
+def uniform(seed: int, position: int, stream: Stream, attempt: int = 0) -> float:
     """The number in [0, 1) that belongs to this seed, position and stream: 53 bits of BLAKE2b.
+
+    A position may be drafted several times until it is verified; `attempt` tells these draws apart,
+    so that no number decides twice.
 
     A hash and not numpy's Philox because building one of its generators per number costs 32 µs, and
     a cycle of K drafted tokens asks for up to 2 K + 1 of them; this is below 1 µs.
     """
-    key = _COUNTER.pack(seed, position, stream)
+    key = _COUNTER.pack(seed, position, stream, attempt)
     return (int.from_bytes(blake2b(key, digest_size=8).digest(), "little") >> 11) * 2.0**-53
 
 

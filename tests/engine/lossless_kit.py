@@ -12,6 +12,7 @@ import numpy as np
 import tiny
 from hypothesis import strategies as st
 
+from specctl.drafters.base import Drafter
 from specctl.drafters.registry import SPEC_TYPES, Resources, build
 from specctl.engine import loop
 from specctl.engine.session import Session, open_session
@@ -192,12 +193,16 @@ def run_tables(
     prompt: Sequence[int],
     n: int,
     sampling: Sampling,
+    drafter: Drafter | None = None,
 ) -> Run:
-    """As `run`, with the real loop, judge and drafters, and tables for the two models."""
+    """As `run`, with the real loop, judge and drafters, and tables for the two models.
+
+    `drafter` takes the place of the one that `spec` names.
+    """
     resources = Resources(tiny.SIZE, Table(draft))
     work = loop.Run(
         target=Table(target),
-        drafter=build(limit_drafts(spec)[0], resources),
+        drafter=drafter or build(limit_drafts(spec)[0], resources),
         request=Request(tuple(prompt), n, sampling, ignore_eog=True),
         assembler=Assembler(lambda token: b""),
         is_eog=lambda token: False,

@@ -71,7 +71,8 @@ def test_each_drafter_drafts_is_accepted_and_rejected_and_changes_nothing(sessio
         assert differs(reference, prompt, plain, got.tokens) == ""
         totals.append(got.totals)
     accepted = sum(t.accepted for t in totals)
-    assert 0 < accepted < sum(t.drafted for t in totals)  # both ends of the rule were walked
+    if "auto" not in types:  # which drafts as it pays on the machine at hand
+        assert 0 < accepted < sum(t.drafted for t in totals)  # both ends of the rule were walked
 
 
 @pytest.mark.parametrize("model", JITTER)

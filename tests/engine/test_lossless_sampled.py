@@ -9,6 +9,7 @@ fail a case once in ten thousand.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
@@ -31,10 +32,12 @@ from lossless_kit import (
     transition_tail,
 )
 
+import specctl.drafters.small_model
 import specctl.engine.judge
+from specctl.drafters.base import Draft, Needs
 from specctl.drafters.small_model import SmallModel
 from specctl.engine.session import Session
-from specctl.sampling import Stream, law, uniform
+from specctl.sampling import Law, Stream, law, uniform
 from specctl.settings import DraftSettings, Sampling, SpecSettings
 
 pytestmark = pytest.mark.native
@@ -79,7 +82,7 @@ def test_one_seed_is_one_text_whatever_drafts(pair, types):
         got = run(tried, spec_of(*types, n=1, k=2 + seed), prompt, 90, sampling)
         assert differs(reference, prompt, plain, got.tokens, sampling) == ""
         accepted, drafted = accepted + got.totals.accepted, drafted + got.totals.drafted
-    assert 0 < accepted < drafted
+    assert 0 < accepted < drafted or "auto" in types
 
 
 def test_any_sampler_chain_any_drafter(pair):
@@ -152,6 +155,9 @@ CASES = [
         sampled("draft-simple", "ngram-mod", k=3, p_min=0.5), OPEN, id="p-min 0.5, then look-up"
     ),
     pytest.param(
+        dataclasses.replace(sampled("auto", k=6), k=6), OPEN, id="auto: look-up, then draft"
+    ),
+    pytest.param(
         sampled("draft-simple", k=4), Sampling(0.7, top_k=6, top_p=0.99, min_p=0.0), id="top-k, p"
     ),
     pytest.param(
@@ -204,6 +210,50 @@ def test_acceptance_of_sampled_drafts_is_the_designed_one():
         assert drafted > 800
         spread = (designed * (1 - designed) / drafted) ** 0.5
         assert abs(accepted / drafted - designed) < 4 * spread
+
+
+class Mixed:
+    """Two looked-up tokens, then tokens drawn from the draft's law: both kinds in one draft."""
+
+    name = "mixed"
+    needs = Needs(k_max=4, gives_laws=True)
+
+    def __init__(self) -> None:
+        self.target, self.draft = tiny.clock_target(), tiny.clock_draft()
+        self.drawn = 0
+
+    def begin(self, tokens, sampling):
+        self.seed = sampling.seed
+
+    def propose(self, tokens, limit):
+        last = tokens[-1]
+        drafted: list[int] = []
+        laws: list[Law | None] = []
+        for index in range(limit):
+            if index < 2:
+                last = int((self.target.second if index else self.target.first)[last])
+                laws.append(None)
+            else:
+                self.drawn += 1
+                laws.append(Law(np.arange(tiny.SIZE), self.draft.law(last)))
+                number = uniform(self.seed, len(tokens) + index, Stream.DRAFT, self.drawn)
+                last = laws[-1].draw(number)
+            drafted.append(last)
+        return Draft(tuple(drafted), self.name, laws=tuple(laws))
+
+    def observe(self, target_pass):
+        pass
+
+    settle = close = observe
+
+
+def test_looked_up_and_drawn_tokens_in_one_draft():
+    target, draft = tiny.clock_target(), tiny.clock_draft()
+
+    def generate(prompt, how):
+        return run_tables(target, draft, PLAIN, prompt, LENGTH, how, Mixed())
+
+    assert transition_tail(draws(generate, OPEN), TARGET_LAWS) > LEVEL
 
 
 # ---------------------------------------------------------------- teeth
@@ -259,25 +309,25 @@ def test_teeth_sampled_drafts_taken_for_point_masses(monkeypatch):
 def test_teeth_p_min_asked_of_the_drawn_token(monkeypatch):
     """The tempting rule: draw first, stop if the drawn token is improbable."""
 
-    def tempting(self, row, tokens, drafted):
-        drawn_from = law(row, [], self._sampling)
-        position = len(tokens) + len(drafted)
-        token = drawn_from.draw(uniform(self._sampling.seed, position, Stream.DRAFT))
-        if drawn_from.prob(token) < self._settings.p_min:
-            return None, None
-        return token, drawn_from
+    steps = SmallModel.steps
 
-    monkeypatch.setattr(SmallModel, "_next", tempting)
+    def tempting(self, tokens, **how):
+        p_min = self._settings.p_min
+        return itertools.takewhile(
+            lambda step: step[1].prob(step[0]) >= p_min, steps(self, tokens, **how)
+        )
+
+    monkeypatch.setattr(SmallModel, "steps", tempting)
     assert tail(sampled("draft-simple", k=3, p_min=0.5)) < LEVEL
 
 
 def test_teeth_one_number_for_two_decisions(monkeypatch):
     """Accepting with the number that also drew the draft."""
-    monkeypatch.setattr(
-        specctl.engine.judge,
-        "uniform",
-        lambda seed, position, stream: uniform(
-            seed, position, Stream.DRAFT if stream is Stream.ACCEPT else stream
-        ),
-    )
+    one = {Stream.ACCEPT: Stream.DRAFT}
+    for module in (specctl.engine.judge, specctl.drafters.small_model):
+        monkeypatch.setattr(
+            module,
+            "uniform",
+            lambda seed, at, stream, *_: uniform(seed, at, one.get(stream, stream)),
+        )
     assert tail(sampled("draft-simple", k=3)) < LEVEL

@@ -232,6 +232,7 @@ def test_a_number_belongs_to_seed_position_and_stream():
     keys = [(s, p, stream) for s in range(12) for p in range(50) for stream in Stream]
     numbers = {uniform(*key) for key in keys}
     assert len(numbers) == len(keys)
+    assert len({uniform(1, 2, Stream.DRAFT, attempt) for attempt in range(100)}) == 100
     assert all(0 <= x < 1 for x in numbers)
     assert 0 <= uniform((1 << 64) - 1, 1 << 40, Stream.RESIDUAL) < 1
 
