@@ -396,17 +396,22 @@ def test_rate_and_remaining_time_count_fetched_bytes_only(
     hub: HubServer, model: File, fast: FetchPolicy
 ) -> None:
     hub.add("org/draft", {"draft.gguf": DATA})
-    draft, big = Wanted("org/draft", "draft.gguf"), Wanted("org/big", "big.gguf")
-    run(fast, WANT, draft)  # before and after the big one: here already
-    hub.add("org/big", {"big.gguf": DATA})
-    hub.faults.block, hub.faults.pause = 50_000, 0.04  # 1.25 MB/s at most
-    bars = [e for e in run(fast, WANT, big, draft) if isinstance(e, Progress)]
+    draft, big = Wanted("org/draft", "draft.gguf"), Wanted("org/big", "1.gguf")
+    run(fast, WANT, draft)  # before and after the big ones: here already
+    hub.add("org/big", {"1.gguf": DATA, "2.gguf": DATA})
+    hub.faults.block, hub.faults.pause = 75_000, 0.04  # 1.9 MB/s at most
+    bars = [
+        event
+        for event in run(fast, WANT, big, Wanted("org/big", "2.gguf"), draft)
+        if isinstance(event, Progress)
+    ]
     rated = [bar for bar in bars if bar.rate is not None]
-    assert rated
+    assert {bar.index for bar in rated} == {2, 3}
     for bar in rated:
-        assert bar.rate <= 1.4e6
-        assert bar.eta == pytest.approx((len(DATA) - bar.file_done) / bar.rate)
-    assert (bars[-1].done, bars[-1].total) == (2 * len(DATA), 3 * len(DATA))
+        assert bar.rate <= 2e6
+        left = len(DATA) * (4 - bar.index) - bar.file_done
+        assert bar.eta == pytest.approx(left / bar.rate)
+    assert (bars[-1].done, bars[-1].total) == (3 * len(DATA), 4 * len(DATA))
 
 
 # ---------------------------------------------------------------- splits
