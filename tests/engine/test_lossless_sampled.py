@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
@@ -35,7 +36,10 @@ from lossless_kit import (
 import specctl.drafters.small_model
 import specctl.engine.judge
 from specctl.drafters.base import Draft, Needs
+from specctl.drafters.costs import CostCurve
+from specctl.drafters.model_source import ModelSource
 from specctl.drafters.small_model import SmallModel
+from specctl.drafters.suffix import NgramSuffix
 from specctl.engine.session import Session
 from specctl.sampling import Law, Stream, law, uniform
 from specctl.settings import DraftSettings, Sampling, SpecSettings
@@ -155,9 +159,6 @@ CASES = [
         sampled("draft-simple", "ngram-mod", k=3, p_min=0.5), OPEN, id="p-min 0.5, then look-up"
     ),
     pytest.param(
-        dataclasses.replace(sampled("auto", k=6), k=6), OPEN, id="auto: look-up, then draft"
-    ),
-    pytest.param(
         sampled("draft-simple", k=4), Sampling(0.7, top_k=6, top_p=0.99, min_p=0.0), id="top-k, p"
     ),
     pytest.param(
@@ -245,6 +246,30 @@ class Mixed:
         pass
 
     settle = close = observe
+
+
+def test_auto_where_drafts_cost_nothing(monkeypatch):
+    """Then it drafts whenever it can, and goes on from (short, sure) look-ups with drawn tokens."""
+    look_up = NgramSuffix.propose
+
+    def short(self, tokens, limit):
+        draft = look_up(self, tokens, min(limit, 2))
+        return dataclasses.replace(draft, confidences=(0.97,) * len(draft.tokens))
+
+    monkeypatch.setattr(NgramSuffix, "propose", short)
+    monkeypatch.setattr(CostCurve, "ratio", lambda self, rows: 1.0)
+    monkeypatch.setattr(ModelSource, "step_cost", lambda self, t_1: 0.0)
+    spec = dataclasses.replace(sampled("auto", k=6), k=6)
+    sources: Counter[str | None] = Counter()
+
+    def generate(prompt, how):
+        got = by_tables(spec)(prompt, how)
+        sources.update(cycle.source for cycle in got.cycles)
+        return got
+
+    assert transition_tail(draws(generate, OPEN), TARGET_LAWS) > LEVEL
+    assert sources["ngram-suffix+draft-simple"] > 500
+    assert sources["draft-simple"] > 500
 
 
 def test_looked_up_and_drawn_tokens_in_one_draft():
