@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 import numpy as np
@@ -56,6 +57,12 @@ def prompt_of(seed: int, length: int = 24) -> list[int]:
     ]
 
 
+@functools.cache
+def plain_of(reference: Session, seed: int) -> tuple[int, ...]:
+    """Plain decoding's 70 tokens after a prompt that is said twice."""
+    return run(reference, PLAIN, prompt_of(seed) * 2, 70).tokens
+
+
 # ---------------------------------------------------------------- identity
 
 
@@ -64,10 +71,10 @@ def prompt_of(seed: int, length: int = 24) -> list[int]:
 def test_each_drafter_drafts_is_accepted_and_rejected_and_changes_nothing(sessions, model, types):
     reference, tried = sessions[model]
     totals = []
-    for seed, k in enumerate((1, 2, 4, 9)):
+    for seed, k in enumerate((1, 3, 9)):
         prompt = prompt_of(seed) * 2
-        plain = run(reference, PLAIN, prompt, 90).tokens
-        got = run(tried, spec_of(*types, n=1, k=k), prompt, 90)
+        plain = plain_of(reference, seed)
+        got = run(tried, spec_of(*types, n=1, k=k), prompt, len(plain))
         assert differs(reference, prompt, plain, got.tokens) == ""
         totals.append(got.totals)
     accepted = sum(t.accepted for t in totals)
@@ -79,7 +86,7 @@ def test_each_drafter_drafts_is_accepted_and_rejected_and_changes_nothing(sessio
 def test_any_prompt_any_drafter_any_length(sessions, model):
     reference, tried = sessions[model]
 
-    @settings(max_examples=60)
+    @settings(max_examples=50)
     @given(PROMPTS, specs(), st.integers(1, 50))
     def check(prompt, spec, n):
         # neither session is reset: prompts that share a prefix reuse the KV cache
@@ -94,7 +101,7 @@ def test_any_prompt_any_drafter_any_length(sessions, model):
     check()
 
 
-@settings(max_examples=15)
+@settings(max_examples=12)
 @given(seed=st.integers(0, 9), changes=st.lists(specs(), min_size=1, max_size=4))
 def test_switching_drafters_between_cycles_changes_nothing(sessions, seed, changes):
     reference, tried = sessions["jitter"]
@@ -220,7 +227,7 @@ def test_a_draft_dropped_for_its_length_leaves_no_trace(tiny_models):
 
 
 def failures(tiny_models, model: str, off_by: int = 0) -> int:
-    """How many of eight prompts the check rejects, with the target cut `off_by` cells too late."""
+    """How many of six prompts the check rejects, with the target cut `off_by` cells too late."""
     found = 0
     with (
         start(tiny_models[model]) as reference,
@@ -228,11 +235,11 @@ def failures(tiny_models, model: str, off_by: int = 0) -> int:
     ):
         cut = tried.context.cut
         tried.context.cut = lambda length: cut(length + off_by)  # type: ignore[method-assign]
-        for seed in range(8):
+        for seed in range(6):
             prompt = prompt_of(seed)
             tried.context.clear()
-            plain = run(reference, PLAIN, prompt, 70).tokens
-            got = run(tried, spec_of("draft-simple", k=4), prompt, 70).tokens
+            plain = run(reference, PLAIN, prompt, 60).tokens
+            got = run(tried, spec_of("draft-simple", k=4), prompt, 60).tokens
             found += differs(reference, prompt, plain, got) != ""
     return found
 
@@ -244,12 +251,12 @@ def test_teeth_the_unbroken_engine_passes(tiny_models, model):
 
 @pytest.mark.parametrize("model", JITTER)
 def test_teeth_one_stale_cell_after_a_rejection_is_noticed(tiny_models, model):
-    assert failures(tiny_models, model, off_by=1) >= 7
+    assert failures(tiny_models, model, off_by=1) >= 5
 
 
 @pytest.mark.parametrize("model", JITTER)
 def test_teeth_one_cell_cut_too_many_is_noticed(tiny_models, model):
-    assert failures(tiny_models, model, off_by=-1) >= 7
+    assert failures(tiny_models, model, off_by=-1) >= 5
 
 
 def test_teeth_one_wrong_token_accepted_is_noticed(tiny_models, monkeypatch):
@@ -264,7 +271,7 @@ def test_teeth_one_wrong_token_accepted_is_noticed(tiny_models, monkeypatch):
         return verdict
 
     monkeypatch.setattr(specctl.engine.loop, "judge", lenient)
-    assert failures(tiny_models, "jitter") == 8
+    assert failures(tiny_models, "jitter") == 6
 
 
 def test_teeth_the_row_next_door_is_noticed(tiny_models, monkeypatch):
@@ -275,4 +282,4 @@ def test_teeth_the_row_next_door_is_noticed(tiny_models, monkeypatch):
         return judge(np.concatenate([rows[1:], rows[-1:]]), draft, tokens, sampling)
 
     monkeypatch.setattr(specctl.engine.loop, "judge", shifted)
-    assert failures(tiny_models, "jitter") == 8
+    assert failures(tiny_models, "jitter") == 6
