@@ -90,4 +90,4 @@ def test_every_command_is_there_and_explains_itself(name):
     module, _, function = target.partition(":")
     command = getattr(importlib.import_module(module), function)
     assert inspect.getdoc(command)
-    assert summary.endswith(".")
+    assert summary.endswith((".", "?"))
