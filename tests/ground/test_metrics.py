@@ -131,7 +131,7 @@ def test_cycles_before_t_1_is_known_are_not_judged():
 @pytest.mark.parametrize(
     ("accepted", "standing"),
     # needed 1.5 per cycle, the band is 5 % of 2.5
-    [([1, 1], "below"), ([1, 2], "at"), ([2, 2], "above"), ([0], "below"), ([3, 0], "at")],
+    [([1, 1], "below"), ([1, 2], "at"), ([2, 2], "above"), ([1, 2, 2, 2, 1], "at"), ([3, 0], "at")],
 )
 def test_standing(accepted, standing):
     assert fold([cycle(4, a) for a in accepted]).standing == standing

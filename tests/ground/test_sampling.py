@@ -217,6 +217,7 @@ def test_the_last_number_below_one_never_falls_on_a_trailing_zero():
     for n in range(1, 60):  # sums of n thirds, tenths … round in all ways
         probs = [1 / n] * n + [0.0, 0.0]
         assert make(probs).draw(float(np.nextafter(1, 0))) < n
+        assert make(probs).draw(1.0) < n
 
 
 def test_prob_of_a_token():
