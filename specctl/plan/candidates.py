@@ -18,9 +18,6 @@ from specctl.plan.quality import quality
 from specctl.plan.speed import Prediction
 from specctl.units import format_bytes
 
-# Drafting that `specctl chat` runs in its own process; the rest needs llama-server. Of targets with
-# a recurrent state it runs none: rejected tokens cannot be taken back from it there yet.
-IN_PROCESS = frozenset({"none", "ngram-mod", "draft-simple"})
 SLOW = 8.0  # tok/s; what stays under it is ranked last
 ENCODERS = BLOCK_DRAFTERS | {"draft-eagle3"}
 ROOMY_CTX = 16384  # below it agents and long chats run out: a judgement
@@ -69,9 +66,7 @@ class Configuration:
     @property
     def in_process(self) -> bool:
         """`specctl chat` runs it; otherwise it needs llama-server."""
-        shape = self.model.shape
-        cannot_cut = shape is not None and shape.is_hybrid and self.method != "none"
-        return self.method in IN_PROCESS and not cannot_cut
+        return self.selection.in_process
 
     @property
     def slow(self) -> bool:
@@ -299,6 +294,11 @@ def _notes(selection: Selection, kv_type: str, found: Fit) -> Iterator[str]:
         yield f"KV cache in {kv_type} to fit this context; it can cost acceptance"
     if model.shape is not None and model.shape.is_hybrid and selection.method == "none":
         yield "recurrent state: drafting for it needs llama-server, specctl chat runs it plain"
+    if selection.method == "ngram-mod" and selection.in_process:
+        yield (
+            "specctl chat looks drafts up by `auto` (any length of match, as long as it pays): no "
+            "evidence exists for it but specctl bench; the speed is that of other n-gram drafters"
+        )
     if selection.draft is not None and "unmeasured" in selection.draft.status:
         yield "the pair has one vocabulary, but nobody measured it"
     if found.place == SPLIT:

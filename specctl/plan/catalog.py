@@ -14,7 +14,15 @@ from pathlib import Path
 
 from specctl.errors import ProfileError, UsageError
 from specctl.paths import config_dir
-from specctl.plan.profile import METHODS, Draft, Model, ModelFile, read_profile
+from specctl.plan.profile import (
+    IN_PROCESS,
+    LOOKUPS,
+    METHODS,
+    Draft,
+    Model,
+    ModelFile,
+    read_profile,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +46,29 @@ class Selection:
     def name(self) -> str:
         """`id:QUANT` or `id:QUANT+method`: what `Catalog.select` reads back."""
         return selection_name(self.model.id, self.file.quant, self.method)
+
+    @property
+    def target_name(self) -> str:
+        """`id:QUANT`: the target alone."""
+        return selection_name(self.model.id, self.file.quant, "none")
+
+    @property
+    def pull_name(self) -> str:
+        """What makes `specctl pull` fetch these files and no draft beside them."""
+        brings_more = self.method == "none" and any(
+            draft.method not in LOOKUPS for draft in self.model.drafts
+        )
+        return self.name + ("+none" if brings_more else "")
+
+    @property
+    def in_process(self) -> bool:
+        """`specctl chat` runs it; otherwise it needs llama-server.
+
+        Of targets with a recurrent state it runs no drafting: rejected tokens cannot be taken back.
+        """
+        shape = self.model.shape
+        cannot_cut = shape is not None and shape.is_hybrid and self.method not in ("none", "auto")
+        return self.method in IN_PROCESS and not cannot_cut
 
 
 def selection_name(model: str, quant: str, method: str) -> str:
@@ -70,15 +101,16 @@ class Catalog:
         if model is None:
             raise UsageError(f"no profile {model_id!r}", self._near(model_id))
         method = method or "none"
-        if method not in METHODS:
-            raise UsageError(f"{method!r} is not a drafting method", "one of " + ", ".join(METHODS))
+        if method not in METHODS and method not in IN_PROCESS:
+            known = dict.fromkeys((*METHODS, *LOOKUPS, "auto"))
+            raise UsageError(f"{method!r} is not a drafting method", "one of " + ", ".join(known))
         mtp = method == "draft-mtp" and any(draft.embedded for draft in model.drafts)
         file = model.file(quant or None, mtp) or (None if mtp else model.file(quant or None, True))
         if file is None:
             quants = sorted({f.quant for f in model.files if f.mtp == mtp})
             what = f"quant {quant!r}" if quant else "complete file"
             raise UsageError(f"{model.id} has no {what}", "known: " + (", ".join(quants) or "none"))
-        if method in ("none", "ngram-mod"):
+        if method in ("none", "auto", *LOOKUPS):
             return Selection(model, file, method)
         for draft in model.drafts:
             if draft.method == method:

@@ -16,7 +16,7 @@ SCHEMA = 1
 
 def pull_command(one: Configuration) -> str:
     """What fetches all files of a configuration."""
-    return f"specctl pull {one.selection.name}"
+    return f"specctl pull {one.selection.pull_name}"
 
 
 def run_command(one: Configuration, ctx: int) -> str:
@@ -25,9 +25,11 @@ def run_command(one: Configuration, ctx: int) -> str:
 
 
 def _chat(one: Configuration, ctx: int) -> str:
-    parts = [f"specctl chat --model {one.selection.name} --ctx {ctx}"]
-    if one.method != "none":
-        parts.append(f"--k {one.prediction.k}")
+    """No --k with drafting: chat's `auto` looks up, and drafts where the name has a draft."""
+    name = one.selection.name if one.selection.draft_file else one.selection.target_name
+    parts = [f"specctl chat --model {name} --ctx {ctx}"]
+    if one.method == "none":
+        parts.append("--spec-type none")
     if one.kv_type != "f16":
         parts.append(f"--kv-type {one.kv_type}")
     if one.fit.cpu_moe:

@@ -24,6 +24,18 @@ METHODS = (
     "draft-dflash",
     "draft-dspark",
 )
+# Drafting by look-up: no file, no evidence rows of its own but ngram-mod's.
+LOOKUPS = (
+    "ngram-simple",
+    "ngram-map-k",
+    "ngram-map-k4v",
+    "ngram-mod",
+    "ngram-cache",
+    "ngram-suffix",
+)
+# What `specctl chat` runs in its own process; `auto` chooses between look-up and a draft model. The
+# rest needs llama-server.
+IN_PROCESS = frozenset({"none", *LOOKUPS, "draft-simple", "auto"})
 DEVICES = ("gpu", "apple", "igpu", "offload", "cpu")
 Trust = Literal["H", "M", "L"]
 

@@ -21,7 +21,7 @@ from specctl.plan.candidates import (
     with_context,
 )
 from specctl.plan.catalog import Catalog
-from specctl.plan.profile import METHODS, USES
+from specctl.plan.profile import IN_PROCESS, METHODS, USES
 from specctl.plan.speed import middle
 
 SMALL_GAIN = 1.1  # under this middle speed-up another engine is not worth setting up
@@ -84,6 +84,11 @@ def check(catalog: Catalog, wish: Wish, top: int) -> None:
     """Raises UsageError where a wish names something that does not exist."""
     if wish.use not in USES:
         raise UsageError(f"{wish.use!r} is not a use", "one of " + ", ".join(USES))
+    if wish.method is not None and wish.method in IN_PROCESS.difference(METHODS):
+        raise UsageError(
+            f"nothing was measured that predicts {wish.method}: it cannot be ranked",
+            "--method ngram-mod or draft-simple; specctl chat runs either by auto",
+        )
     if wish.method is not None and wish.method not in METHODS:
         raise UsageError(
             f"{wish.method!r} is not a drafting method", "one of " + ", ".join(METHODS)

@@ -12,11 +12,11 @@ from specctl.gguf.shape import Shape
 from specctl.hardware.bandwidth import median_bandwidth
 from specctl.plan.acceptance import expected_acceptance, expected_gain
 from specctl.plan.budget import SPLIT, Budget
-from specctl.plan.candidates import IN_PROCESS, SLOW, Configuration, Wish, held_parts
+from specctl.plan.candidates import SLOW, Configuration, Wish, held_parts
 from specctl.plan.catalog import Catalog, load
 from specctl.plan.explain import as_json, evidence_lines, run_command
 from specctl.plan.memory import estimate
-from specctl.plan.profile import Draft, Model, ModelFile
+from specctl.plan.profile import IN_PROCESS, Draft, Model, ModelFile
 from specctl.plan.recommend import Recommendation, recommend
 from specctl.plan.speed import Pace, middle
 from specctl.units import GIB, MIB
@@ -123,6 +123,16 @@ def test_nothing_is_claimed_for_chat_that_chat_cannot_run(
     for one in result.elsewhere:
         assert not one.in_process
         assert run_command(one, 8192).startswith("llama-server ")
+
+
+def test_what_chat_does_instead_of_ngram_mod_is_said(catalog: Catalog) -> None:
+    rows = recommend(catalog, gpu_budget(16), Wish(method="ngram-mod")).ranked
+    assert rows
+    for one in rows:
+        assert any("no evidence exists" in note for note in one.notes)
+        assert "+" not in run_command(one, 8192)
+    with pytest.raises(UsageError, match="nothing was measured that predicts auto"):
+        recommend(catalog, gpu_budget(16), Wish(method="auto"))
 
 
 def test_mtp_is_offered_for_llama_server_only(answers: dict[object, Recommendation]) -> None:
