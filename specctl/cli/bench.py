@@ -13,8 +13,10 @@ from specctl.bench.results import Outcome, check_writable, document, kept_path, 
 from specctl.bench.run import Arm, BenchPlan, Calibration, RunDone
 from specctl.cli import bench_view as view
 from specctl.cli import options as opt
+from specctl.cli.fetching import demo_without_asking, resolved
 from specctl.cli.render import err, out
 from specctl.errors import SpecctlError
+from specctl.resolve import DEMO, DEMO_F16, Resolved
 from specctl.settings import SpecSettings
 
 DEFAULT_TYPE = "ngram-simple"
@@ -24,7 +26,7 @@ SpecType = Annotated[
     typer.Option(
         "--spec-type",
         help="What to compare with plain; repeatable, a comma list is a chain; `none` measures "
-        "plain again and so shows the noise. Default: ngram-simple.",
+        "plain again and so shows the noise. Default: ngram-simple; with a draft, draft-simple.",
     ),
 ]
 K = Annotated[
@@ -54,7 +56,7 @@ Seed = Annotated[int, typer.Option("--seed", help="The same for all arms and rep
 
 
 def bench(
-    model: opt.Model = "demo",
+    model: opt.Model = None,
     draft: opt.DraftModel = None,
     spec_type: SpecType = None,
     k: K = None,
@@ -107,13 +109,20 @@ def bench(
         sizes = (simple, mod, small)
         return opt.spec_settings(types, k, spec_compat, spec_preset, *sizes, spec_min_accept)
 
-    types = spec_type or [DEFAULT_TYPE]
-    caps: list[int | None] = [*k] if k else [None]
+    texts = _prompts(workload, prompts, quick)
+    if json is not None:
+        check_writable(json)
+    _check_types([spec(one, None) for one in spec_type or ()])
+    named = model or demo_without_asking("bench")
+    files = resolved(named, draft)
+    types = spec_type or [_default_type(files)]
+    advice = files.k if spec_type is None and not k else None
+    caps: list[int | None] = [*k] if k else [advice]
     penalties = (repeat_penalty, frequency_penalty, presence_penalty)
     plan = BenchPlan(
-        model=model,
-        draft=draft,
-        prompts=_prompts(workload, prompts, quick),
+        model=named,
+        draft=draft or (files.draft.name if files.draft else None),
+        prompts=texts,
         arms=_arms([spec(one, cap) for one in types for cap in caps]),
         settings=opt.engine_settings(
             ctx,
@@ -129,13 +138,11 @@ def bench(
         max_tokens=max_tokens if max_tokens is not None else 64 if quick else 128,
         repeats=repeats if repeats is not None else 1 if quick else 3,
     )
-    if json is not None:
-        check_writable(json)
-    outcome = _run(plan)
+    outcome = _run(plan, files)
     view.report(out(), outcome.report, outcome.busy)
     _keep(outcome, json)
-    if quick and model in ("demo", "demo-f16"):
-        out().print(f"Chat with it: specctl chat --model {model} --spec-type {types[0]}")
+    if quick and named in (DEMO, DEMO_F16):
+        out().print(f"Chat with it: specctl chat --model {named} --spec-type {types[0]}")
     if strict and outcome.report.failures:
         raise SpecctlError("--strict: " + "; ".join(outcome.report.failures))
 
@@ -162,19 +169,28 @@ def _arms(specs: list[SpecSettings]) -> tuple[Arm, ...]:
     return tuple(arms)
 
 
-def _run(plan: BenchPlan) -> Outcome:
-    """Do it, showing every step on stderr."""
+def _check_types(specs: list[SpecSettings]) -> None:
+    """What cannot be meant is said before anything is fetched."""
     from specctl.drafters.registry import check_types
-    from specctl.engine.session import open_session
-    from specctl.resolve import resolve_model
 
-    for arm in plan.arms:
-        check_types(arm.spec)
-    model = resolve_model(plan.model)
-    draft = resolve_model(plan.draft) if plan.draft else None
+    for spec in specs:
+        check_types(spec)
+
+
+def _default_type(files: Resolved) -> str:
+    """What a pair or a name asks for; look-up where it asks for nothing."""
+    if files.draft is not None:
+        return "draft-simple"
+    return ",".join(files.spec_types) if files.spec_types else DEFAULT_TYPE
+
+
+def _run(plan: BenchPlan, files: Resolved) -> Outcome:
+    """Do it, showing every step on stderr."""
+    from specctl.engine.session import open_session
+
     outcome = None
     with view.progress(err()) as show:
-        for step in conduct(plan, model, draft, open_session):
+        for step in conduct(plan, files.model, files.draft, open_session):
             if isinstance(step, Opened):
                 view.opening(err(), step, plan)
             elif isinstance(step, Calibration):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
@@ -16,15 +17,20 @@ from specctl.settings import EngineSettings, SpecSettings
 
 if TYPE_CHECKING:
     from specctl.engine.session import Session
+    from specctl.resolve import Resolved
+
+DEFAULT_TYPE = "auto"
 
 
 def chat(
-    model: o.Model = "demo",
+    model: o.Model = None,
     draft: o.DraftModel = None,
     spec_type: Annotated[
-        str,
-        typer.Option("--spec-type", "-s", help="Drafter, a comma list tried in order, or none."),
-    ] = "auto",
+        str | None,
+        typer.Option(
+            "--spec-type", "-s", help="Drafter, a comma list tried in order, or none; default auto."
+        ),
+    ] = None,
     k: Annotated[int | None, typer.Option("--k", help="Most tokens drafted per cycle.")] = None,
     system: Annotated[str | None, typer.Option("--system", help="System message.")] = None,
     prompt: Annotated[
@@ -78,13 +84,14 @@ def chat(
 ) -> None:
     """Chat with a model through specctl's own draft–verify loop.
 
+    Without --model the best one for this machine is proposed; what is missing is offered to pull.
     Accepted draft tokens are tinted by drafter, the target's own are plain. After each answer one
     line says whether drafting paid. In the chat: /help lists commands, @file puts a file into a
     message, Ctrl-C stops an answer. Text on stdin is answered once, without a chat.
     """
     # fmt: off
     spec = o.spec_settings(
-        spec_type, k, spec_compat, spec_preset,
+        spec_type or DEFAULT_TYPE, k, spec_compat, spec_preset,
         (spec_ngram_simple_size_n, spec_ngram_simple_size_m, spec_ngram_simple_min_hits),
         (spec_ngram_mod_n_match, spec_ngram_mod_n_max, spec_ngram_mod_n_min),
         (spec_draft_n_max, spec_draft_n_min, spec_draft_p_min, spec_draft_sampling),
@@ -108,23 +115,55 @@ def chat(
         no_color=no_color,
         json=json,
     )
+    from specctl.drafters.registry import check_types
+
     with contextlib.ExitStack() as stack:
         sink = stack.enter_context(_record_file(record)) if record else None
-        session = stack.enter_context(_open(model, draft, spec, settings))
-        talk = Talk(session, manner, system=system, sink=sink)
         message = _one_shot(prompt)
+        check_types(spec)
+        files = _files(model, draft, ctx, message is None)
+        if spec_type is None:
+            spec = _as_named(spec, files)
+        session = stack.enter_context(_open(files, spec, settings))
+        talk = Talk(session, manner, system=system, sink=sink)
         if message is None:
             run_interactive(talk)
         elif talk.turn(message).reason == "cancelled":
             raise typer.Exit(130)
 
 
-def _open(model: str, draft: str | None, spec: SpecSettings, settings: EngineSettings) -> Session:
-    from specctl.engine.session import open_session
-    from specctl.resolve import resolve_model
+def _files(model: str | None, draft: str | None, ctx: int, interactive: bool) -> Resolved:
+    """What was named; with nothing named a proposal, or the demo model where nobody is asked."""
+    from specctl.cli import fetching
 
-    draft_path = resolve_model(draft) if draft is not None else None
-    return open_session(resolve_model(model), draft_path, (spec,), settings)
+    if model is None and draft is None and interactive and fetching.can_ask():
+        from specctl.cli.proposal import propose
+
+        return propose(ctx)
+    return fetching.resolved(model or fetching.demo_without_asking("chat"), draft)
+
+
+def _as_named(spec: SpecSettings, files: Resolved) -> SpecSettings:
+    """The look-up that a name asks for (`id+ngram-mod`); a draft model is for `auto` to use."""
+    if files.spec_types is None or files.draft is not None:
+        return spec
+    return dataclasses.replace(spec, types=files.spec_types)
+
+
+def _open(files: Resolved, spec: SpecSettings, settings: EngineSettings) -> Session:
+    from specctl.engine.session import open_session
+
+    return open_session(files.model, files.draft, (spec,), _as_proposed(settings, files))
+
+
+def _as_proposed(settings: EngineSettings, files: Resolved) -> EngineSettings:
+    """The KV type and place with which a proposal fits, where the flags say nothing else."""
+    target = settings.target
+    if files.kv_type and target.kv_type_k == "f16":
+        target = dataclasses.replace(target, kv_type_k=files.kv_type, kv_type_v=files.kv_type)
+    if files.n_cpu_moe and not target.n_cpu_moe:
+        target = dataclasses.replace(target, n_cpu_moe=files.n_cpu_moe)
+    return dataclasses.replace(settings, target=target)
 
 
 def _one_shot(prompt: str | None) -> str | None:

@@ -23,7 +23,8 @@ _SIGNS = {"no": "✗", "warning": "!", "note": "·"}
 
 def check(
     target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="A .gguf file or hf:owner/repo/file.gguf.")
+        str,
+        typer.Argument(metavar="TARGET", help="A .gguf file, a profile, hf:owner/repo/file.gguf."),
     ],
     draft: Annotated[str, typer.Argument(metavar="DRAFT", help="The same, of the draft.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,

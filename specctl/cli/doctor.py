@@ -12,6 +12,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from specctl.cli import options as o
 from specctl.cli.render import err, out
 from specctl.hardware.advice import engine_advice
 from specctl.hardware.bandwidth import GB
@@ -26,14 +27,6 @@ from specctl.units import GIB, format_bytes, parse_size
 
 _ISA_SHOWN = {"avx2": "AVX2", "avx512": "AVX-512", "amx": "AMX", "neon": "NEON", "sve": "SVE"}
 
-Vram = Annotated[
-    str | None, typer.Option("--vram", metavar="SIZE", help="Plan for this much GPU memory (16).")
-]
-Ram = Annotated[str | None, typer.Option("--ram", metavar="SIZE", help="Plan for this much RAM.")]
-Gpu = Annotated[
-    str | None, typer.Option("--gpu", metavar="NAME|INDEX", help="A GPU here, or any listed card.")
-]
-
 
 def doctor(
     as_json: Annotated[
@@ -45,9 +38,9 @@ def doctor(
     measure: Annotated[
         bool, typer.Option("--measure", help="Measure memory bandwidth (a few seconds), keep it.")
     ] = False,
-    vram: Vram = None,
-    ram: Ram = None,
-    gpu: Gpu = None,
+    vram: o.Vram = None,
+    ram: o.Ram = None,
+    gpu: o.Gpu = None,
 ) -> None:
     """What is this machine, and what can it run?"""
     card_size, ram_size = (None if text is None else parse_size(text) for text in (vram, ram))

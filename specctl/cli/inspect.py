@@ -10,11 +10,12 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from specctl.cli import options as o
 from specctl.cli.render import err, out
 from specctl.gguf.facts import ModelFacts, facts_of_source
 from specctl.gguf.shape import Shape
 from specctl.gguf.source import RemoteSource, Traffic, open_source
-from specctl.resolve import resolve_model
+from specctl.resolve import header_places
 from specctl.units import format_bytes
 
 _MTP_WORDS = {
@@ -26,30 +27,33 @@ _MTP_WORDS = {
 
 
 def load_facts(name: str) -> tuple[ModelFacts, Traffic | None]:
-    """Facts of what a user named: a path, `demo`, `hf:owner/repo/file.gguf`."""
-    where = name if name.startswith("hf:") else str(resolve_model(name))
-    with open_source(where) as source:
+    """Facts of the model a user named, see `specctl.resolve`; its own draft is left out."""
+    return facts_at(header_places(name)[0])
+
+
+def facts_at(place: str) -> tuple[ModelFacts, Traffic | None]:
+    """Facts of a path or of `hf:owner/repo/file.gguf`."""
+    with open_source(place) as source:
         facts = facts_of_source(source)
         return facts, source.traffic if isinstance(source, RemoteSource) else None
 
 
 def inspect(
-    model: Annotated[
-        str, typer.Argument(metavar="FILE", help="A .gguf file, demo, or hf:owner/repo/file.gguf.")
-    ],
-    draft: Annotated[
-        str | None, typer.Option("--draft", "-d", help="A draft to show beside it.")
-    ] = None,
+    model: o.NamedModel,
+    draft: o.DraftBeside = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """What is this model? From its header; no weights are read."""
-    named = [("model", model)] + ([("draft", draft)] if draft else [])
-    found = [(role, *load_facts(name)) for role, name in named]
+    place, beside = header_places(model)
+    if draft:
+        beside = header_places(draft)[0]
+    places = [("model", place)] + ([("draft", beside)] if beside else [])
+    found = [(role, *facts_at(where)) for role, where in places]
     if as_json:
         print(json.dumps({role: facts_json(facts, traffic) for role, facts, traffic in found}))
     else:
         for role, facts, traffic in found:
-            _show(role if draft else None, facts, traffic)
+            _show(role if beside else None, facts, traffic)
     if any(facts.missing for _, facts, _ in found):
         raise typer.Exit(1)
 

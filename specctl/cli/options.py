@@ -18,9 +18,31 @@ from specctl.settings import (
     SpecSettings,
 )
 
-Model = Annotated[str, typer.Option("--model", "-m", help="A GGUF file, demo, or demo-f16.")]
+MODEL_FORMS = (
+    "a .gguf file, a profile (id, id:QUANT, id:QUANT+METHOD), hf:owner/repo/file.gguf, demo or "
+    "demo-f16"
+)
+Model = Annotated[
+    str | None, typer.Option("--model", "-m", help=MODEL_FORMS[0].upper() + MODEL_FORMS[1:] + ".")
+]
 DraftModel = Annotated[
-    str | None, typer.Option("--draft", "-d", help="Draft model, for --spec-type draft-simple.")
+    str | None,
+    typer.Option("--draft", "-d", help="Draft model, named like --model; a profile's own else."),
+]
+NamedModel = Annotated[
+    str,
+    typer.Argument(metavar="MODEL", help="A .gguf file, a profile, hf:owner/repo/file.gguf, demo."),
+]
+DraftBeside = Annotated[
+    str | None, typer.Option("--draft", "-d", help="A draft beside it, named alike.")
+]
+Vram = Annotated[
+    str | None,
+    typer.Option("--vram", metavar="SIZE", help="Plan for this GPU memory (16); 0: CPU only."),
+]
+Ram = Annotated[str | None, typer.Option("--ram", metavar="SIZE", help="Plan for this much RAM.")]
+Gpu = Annotated[
+    str | None, typer.Option("--gpu", metavar="NAME|INDEX", help="A GPU here, or any listed card.")
 ]
 Ctx = Annotated[int, typer.Option("--ctx", help="Context length, tokens.")]
 Threads = Annotated[

@@ -10,7 +10,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from specctl.cli.inspect import load_facts
+from specctl.cli import options as o
+from specctl.cli.inspect import facts_at
 from specctl.cli.render import out
 from specctl.errors import ModelError, UsageError
 from specctl.gguf.facts import ModelFacts
@@ -21,6 +22,7 @@ from specctl.hardware.machine import Machine, take_snapshot
 from specctl.hardware.simulate import simulate
 from specctl.plan.memory import Memory
 from specctl.plan.placement import Budget, Need, Placement, largest_ctx, place, to_settings
+from specctl.resolve import header_places
 from specctl.units import GIB, format_bytes, parse_size
 
 _BACKENDS = {"nvidia": "cuda", "amd": "rocm", "intel": "sycl", "apple": "metal"}
@@ -28,10 +30,8 @@ _ENCODERS = ("eagle3", "dflash", "dspark", "dflash2")
 
 
 def plan(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A .gguf file, demo, or hf:owner/repo/file.gguf.")
-    ],
-    draft: Annotated[str | None, typer.Option("--draft", "-d", help="A draft beside it.")] = None,
+    model: o.NamedModel,
+    draft: o.DraftBeside = None,
     ctx: Annotated[
         int | None, typer.Option("--ctx", help="Tokens; never shrunk when given. Default 8192.")
     ] = None,
@@ -39,15 +39,9 @@ def plan(
     draft_kv_type: Annotated[str, typer.Option("--draft-kv-type", help="The draft's.")] = "f16",
     mtp: Annotated[bool, typer.Option("--mtp", help="Load the target's own MTP head.")] = False,
     k: Annotated[int, typer.Option("--k", help="Most tokens drafted per cycle.")] = 8,
-    vram: Annotated[
-        str | None, typer.Option("--vram", metavar="SIZE", help="Plan for this much GPU memory.")
-    ] = None,
-    ram: Annotated[
-        str | None, typer.Option("--ram", metavar="SIZE", help="Plan for this much RAM.")
-    ] = None,
-    gpu: Annotated[
-        str | None, typer.Option("--gpu", metavar="NAME|INDEX", help="A GPU here or a listed card.")
-    ] = None,
+    vram: o.Vram = None,
+    ram: o.Ram = None,
+    gpu: o.Gpu = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """What does it need here, part by part, and where should it go?"""
@@ -55,8 +49,11 @@ def plan(
         raise UsageError(f"a context of {ctx} tokens cannot be", "32 or more")
     if not 1 <= k <= 1024:
         raise UsageError(f"k {k} is not in 1 … 1024")
-    target_facts = _runnable(model)
-    draft_facts = _runnable(draft) if draft else None
+    place_of_target, beside = header_places(model)
+    if draft:
+        beside = header_places(draft)[0]
+    target_facts = _runnable(place_of_target)
+    draft_facts = _runnable(beside) if beside else None
     card, memory = (None if text is None else parse_size(text) for text in (vram, ram))
     machine = simulate(take_snapshot(), card, memory, gpu)
     device = primary_device(machine)
@@ -90,7 +87,7 @@ def machine_budget(machine: Machine, device: Device | None) -> tuple[Budget, tup
 
 
 def _runnable(name: str) -> ModelFacts:
-    facts, _ = load_facts(name)
+    facts, _ = facts_at(name)
     if facts.missing:
         raise ModelError(
             f"{name} is incomplete: {format_bytes(facts.missing)} are missing", "fetch it again"

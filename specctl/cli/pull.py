@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -72,18 +73,32 @@ def pull(
     if dry_run:
         _say_plan(files, hub, policy)
         return
-    events = _with_twins(pull_files(files, hub, policy), files)
     if as_json:
-        for event in events:
+        for event in _with_twins(pull_files(files, hub, policy), files):
             print(_line(event), flush=True)
         return
+    for path in fetch_shown(files, hub, policy):
+        print(path)
+
+
+def fetch_shown(files: list[Wanted], hub: Hub, policy: FetchPolicy = DEFAULT) -> tuple[Path, ...]:
+    """Fetch and show it on stderr; where each file lies, parts of split models in order.
+
+    Raises:
+        HubError: see specctl/hub/errors.py.
+        typer.Exit: stopped by Ctrl-C.
+    """
+    paths: tuple[Path, ...] = ()
     try:
         with _shown() as show:
-            for event in events:
+            for event in _with_twins(pull_files(files, hub, policy), files):
                 show.event(event)
+                if isinstance(event, Done):
+                    paths = event.paths
     except KeyboardInterrupt:
         err().print("\nstopped; what was fetched is kept: the same command resumes it")
         raise typer.Exit(130) from None
+    return paths
 
 
 def _files(
@@ -170,14 +185,12 @@ class Plain:
             self.say(progress_line(event))
 
     def done(self, event: Done) -> None:
-        """Say the sum, and put the paths on stdout."""
+        """Say the sum."""
         if event.fetched:
             self.say(
                 f"{format_bytes(event.fetched)} fetched in {format_seconds(event.seconds)} "
                 f"({format_bytes(event.fetched / max(event.seconds, 1e-3))}/s)"
             )
-        for path in event.paths:
-            print(path)
 
     def say(self, text: str) -> None:
         """One line on stderr."""
@@ -252,7 +265,7 @@ class Bar(Plain):
         )
 
     def done(self, event: Done) -> None:
-        """Say the sum, and put the paths on stdout."""
+        """Say the sum."""
         self._bar.stop()
         super().done(event)
 

@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from specctl.cli import options as o
 from specctl.cli.ask import ask_wish
 from specctl.cli.render import out
 from specctl.errors import UsageError
@@ -32,13 +33,9 @@ SERVER = "in llama-server, not in specctl chat yet"
 
 
 def recommend(
-    vram: Annotated[
-        str | None, typer.Option("--vram", metavar="SIZE", help="GPU memory, GiB; 0: CPU only.")
-    ] = None,
-    ram: Annotated[str | None, typer.Option("--ram", metavar="SIZE", help="RAM, GiB.")] = None,
-    gpu: Annotated[
-        str | None, typer.Option("--gpu", metavar="NAME|INDEX", help="A GPU here or a listed card.")
-    ] = None,
+    vram: o.Vram = None,
+    ram: o.Ram = None,
+    gpu: o.Gpu = None,
     ctx: Annotated[int, typer.Option("--ctx", help="Tokens of context; never shrunk.")] = 8192,
     use: Annotated[str, typer.Option("--use", help=", ".join(USES))] = "chat",
     max_download: Annotated[

@@ -9,8 +9,10 @@ import typer
 from rich.table import Table
 
 from specctl.cli import options as o
+from specctl.cli.fetching import resolved
 from specctl.cli.render import err, out
 from specctl.errors import UsageError
+from specctl.resolve import DEMO, Resolved
 from specctl.settings import EngineSettings, Sampling, SpecSettings
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ _TEMPERATURE = 0.8  # of the sampled half
 
 def verify(
     models: Annotated[
-        list[str] | None, typer.Argument(help="GGUF files, demo, demo-f16; default demo.")
+        list[str] | None, typer.Argument(help="Named like --model of chat; default demo.")
     ] = None,
     draft: o.DraftModel = None,
     spec_type: Annotated[
@@ -42,12 +44,14 @@ def verify(
     A difference is a tie where the logits were so close that rounding of batched passes decided;
     it is decoded again to prove that. Everything else is a bug, and exits with 1.
     """
-    specs = _specs(spec_type, k, draft is not None)
     settings = EngineSettings(n_ctx=ctx, threads=threads)
+    _specs(spec_type, k, True)  # what cannot be meant is said before anything is fetched
     bugs = 0
-    for model in models or ["demo"]:
+    for model in models or [DEMO]:
+        files = resolved(model, draft)
+        specs = _specs(spec_type, k, files.draft is not None)
         for sampling in (Sampling(), Sampling(temperature=_TEMPERATURE, seed=seed)):
-            outcome = _compare(model, draft, specs, sampling, settings, max_tokens, all_prompts)
+            outcome = _compare(model, files, specs, sampling, settings, max_tokens, all_prompts)
             bugs += _show(model, sampling, outcome)
     if bugs:
         raise typer.Exit(1)
@@ -68,7 +72,7 @@ def _specs(names: list[str] | None, k: int | None, draft: bool) -> list[SpecSett
 
 def _compare(
     model: str,
-    draft: str | None,
+    files: Resolved,
     specs: list[SpecSettings],
     sampling: Sampling,
     settings: EngineSettings,
@@ -80,14 +84,13 @@ def _compare(
     from specctl.bench.results import Outcome
     from specctl.bench.run import Arm, BenchPlan
     from specctl.engine.session import open_session
-    from specctl.resolve import resolve_model
 
     prompts = workloads.load()
     if not all_prompts:
         prompts = tuple({prompt.family: prompt for prompt in reversed(prompts)}.values())[::-1]
     plan = BenchPlan(
         model=model,
-        draft=draft,
+        draft=files.draft.name if files.draft else None,
         prompts=prompts,
         arms=tuple(Arm(",".join(spec.types), spec) for spec in specs),
         settings=settings,
@@ -95,9 +98,8 @@ def _compare(
         max_tokens=max_tokens,
         repeats=1,
     )
-    draft_path = resolve_model(draft) if draft is not None else None
     with err().status(f"{model}: {len(prompts)} prompts, {len(specs)} drafters"):
-        *_, last = conduct(plan, resolve_model(model), draft_path, open_session)
+        *_, last = conduct(plan, files.model, files.draft, open_session)
     assert isinstance(last, Outcome)
     return last
 

@@ -50,13 +50,14 @@ def wanted(selection: Selection) -> tuple[Wanted, ...]:
         UsageError: they lie on this machine; there is nothing to pull.
     """
     files = [file for file in (selection.file, selection.draft_file) if file is not None]
-    found = tuple(want for file in files for want in _parts(file))
+    found = tuple(want for file in files for want in wanted_file(file))
     if not found:
         raise UsageError(f"{selection.name} describes files of this machine: nothing to pull")
     return found
 
 
-def _parts(file: ModelFile) -> tuple[Wanted, ...]:
+def wanted_file(file: ModelFile) -> tuple[Wanted, ...]:
+    """Every part of one model file; nothing where it lies in a folder of this machine."""
     if file.repo is None:
         return ()
     size = file.size if file.exact and len(file.names) == 1 else None

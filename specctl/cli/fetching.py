@@ -1,0 +1,144 @@
+"""From what a user named to files on this machine: asks to pull what is missing.
+
+On a terminal (stdin and stderr) it is a question; elsewhere an error that names the command.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import typer
+
+from specctl.cli.render import err
+from specctl.errors import ModelError, UsageError
+from specctl.hub.errors import OfflineError
+from specctl.hub.lookup import look_up
+from specctl.hub.pull import check_room
+from specctl.hub.remote import Hub, hub_from_environment
+from specctl.resolve import Missing, Placed, Resolved, resolve
+from specctl.units import format_bytes
+
+
+def resolved(model: str, draft: str | None = None) -> Resolved:
+    """The files of a name, fetched after a yes where they are not here; its notes go to stderr.
+
+    Raises:
+        ModelError: missing, and nobody can be asked.
+        ModelError, UsageError: as `specctl.resolve.resolve`; HubError: it could not be fetched.
+        typer.Exit: the answer was no.
+    """
+    found = resolve(model, draft)
+    if isinstance(found, Missing):
+        found = resolve(model, draft, fetch(found))
+    if isinstance(found, Missing):
+        raise ModelError(f"{found.name} was fetched, and is not all there", "run it again")
+    for note in found.notes:
+        err().print(f"note: {note}", style="dim", markup=False)
+    return found
+
+
+def fetch(missing: Missing, ask: bool = True) -> Placed:
+    """Pull the missing files, after a yes; where each of them lies now.
+
+    Raises:
+        ModelError: nobody can be asked; OfflineError: the network is forbidden.
+        HubError: it could not be fetched.
+        typer.Exit: the answer was no.
+    """
+    need_engine()
+    hub = hub_from_environment()
+    if hub.offline:
+        names = ", ".join(map(str, missing.files))
+        raise OfflineError(
+            f"{_is_not(missing)} on this machine, and {hub.offline} forbids fetching: {names}",
+            f"pull it while online: specctl pull {missing.pull}",
+        )
+    if ask and not can_ask():
+        size = f" ({size_words(missing)})" if missing.bytes is not None else ""
+        raise ModelError(
+            f"{_is_not(missing)} on this machine{size}", f"fetch it: specctl pull {missing.pull}"
+        )
+    if ask:
+        words = size_words(missing) if missing.bytes is not None else _asked_size(missing, hub)
+        if not typer.confirm(
+            f"{_is_not(missing)} here: {words}. Pull it now?", default=True, err=True
+        ):
+            err().print(f"nothing was fetched; later: specctl pull {missing.pull}", markup=False)
+            raise typer.Exit(1)
+    from specctl.cli.pull import fetch_shown
+
+    files = list(missing.files)
+    paths = fetch_shown(files, hub)
+    return {(want.repo, want.file): path for want, path in zip(files, paths, strict=True)}
+
+
+def can_ask() -> bool:
+    """Is there a person who sees the question and can answer it?"""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+
+
+def _is_not(missing: Missing) -> str:
+    return f"{missing.name} {'are' if ' and ' in missing.name else 'is'} not"
+
+
+def size_words(missing: Missing) -> str:
+    """`4.7 GiB`, `≈ 4.7 GiB` where it is no listed byte count."""
+    if missing.bytes is None:
+        return "size not known"
+    return ("" if missing.exact else "≈ ") + format_bytes(missing.bytes)
+
+
+def _asked_size(missing: Missing, hub: Hub) -> str:
+    """The size as the hub tells it, less what an earlier pull has left; says no before asking."""
+    from specctl.cli.pull import DEFAULT
+
+    steps = look_up(missing.files, hub, DEFAULT)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            job = end.value
+            break
+    check_room(job)
+    return format_bytes(job.missing)
+
+
+def need_engine() -> None:
+    """Before gigabytes are fetched for it: is there anything that could run them?
+
+    Raises:
+        EngineMissingError: llama-cpp-python is not installed, or does not load.
+    """
+    from specctl.llama.api import library
+
+    library()
+
+
+def draft_name(path: Path | None, named: str | None) -> str | None:
+    """How to call the draft: as it was named, else by its file."""
+    return named or (path.name if path else None)
+
+
+def demo_without_asking(command: str) -> str:
+    """The demo model for who named nothing and is not asked, with one line that says so.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    from specctl.resolve import DEMO, demo_model
+
+    try:
+        demo_model()
+    except ModelError as error:
+        raise UsageError(
+            f"no --model named, and {error.message}",
+            f"`specctl recommend` names the best for this machine: specctl {command} --model NAME",
+        ) from error
+    err().print(
+        "no --model named: the demo model, SmolLM2-135M; better ones for this machine: "
+        "specctl recommend",
+        style="dim",
+        soft_wrap=True,
+    )
+    return DEMO
