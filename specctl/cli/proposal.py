@@ -91,14 +91,15 @@ def _name(one: Configuration) -> str:
 
 
 def _say(one: Configuration, ctx: int) -> None:
-    low, high = one.prediction.spec
+    digits = 0 if one.prediction.spec[1] >= 10 else 1
+    speed = " to ".join(f"{rate:.{digits}f}" for rate in one.prediction.spec)
     download = ("" if one.download_exact else "≈ ") + format_bytes(one.download)
     where = "RAM" if one.fit.place == "CPU" else "GPU memory"
     say = err().print
     say(f"No --model named. Best for this machine: {_name(one)}", markup=False, soft_wrap=True)
     say(
         f"  download {download}, {format_bytes(one.fit.used)} of {format_bytes(one.budget)} "
-        f"{where} at {ctx} tokens, ≈ {low:.3g} to {high:.3g} tok/s (estimates), "
+        f"{where} at {ctx} tokens, ≈ {speed} tok/s (estimates), "
         f"licence {one.model.licence}",
         markup=False,
         soft_wrap=True,
