@@ -242,7 +242,14 @@ def _with_small_model(models: Catalog, selection: Selection) -> Selection | None
 def _reference(name: str, placed: Placed) -> Resolved | Missing:
     from specctl.hub.lookup import expand, parse_reference
 
-    wanted = expand([parse_reference(name)])
+    want = parse_reference(name)
+    repo, at, revision = want.repo.partition("@")
+    if at:  # files of the store are found by repo and name, whatever their revision
+        raise UsageError(
+            f"{name} names a revision, which only inspect, plan and check read",
+            f"specctl pull hf:{repo}/{want.file} --revision {revision}, then name the file",
+        )
+    wanted = expand([want])
     found, _ = _here(wanted, placed)
     return Resolved(found) if found else Missing(name, wanted, None, False, name)
 

@@ -13,7 +13,7 @@ from specctl.bench.results import Outcome, check_writable, document, kept_path, 
 from specctl.bench.run import Arm, BenchPlan, Calibration, RunDone
 from specctl.cli import bench_view as view
 from specctl.cli import options as opt
-from specctl.cli.fetching import demo_without_asking, resolved
+from specctl.cli.fetching import demo_without_asking, resolved, say_unused_draft
 from specctl.cli.render import err, out
 from specctl.errors import SpecctlError
 from specctl.resolve import DEMO, DEMO_F16, Resolved
@@ -138,6 +138,7 @@ def bench(
         max_tokens=max_tokens if max_tokens is not None else 64 if quick else 128,
         repeats=repeats if repeats is not None else 1 if quick else 3,
     )
+    say_unused_draft(files, [arm.spec for arm in plan.arms])
     outcome = _run(plan, files)
     view.report(out(), outcome.report, outcome.busy)
     _keep(outcome, json)

@@ -115,6 +115,7 @@ def chat(
         no_color=no_color,
         json=json,
     )
+    from specctl.cli.fetching import say_unused_draft
     from specctl.drafters.registry import check_types
 
     with contextlib.ExitStack() as stack:
@@ -124,6 +125,7 @@ def chat(
         files = _files(model, draft, ctx, message is None)
         if spec_type is None:
             spec = _as_named(spec, files)
+        say_unused_draft(files, [spec])
         session = stack.enter_context(_open(files, spec, settings))
         talk = Talk(session, manner, system=system, sink=sink)
         if message is None:

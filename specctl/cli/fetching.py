@@ -6,7 +6,7 @@ On a terminal (stdin and stderr) it is a question; elsewhere an error that names
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from collections.abc import Sequence
 
 import typer
 
@@ -17,6 +17,7 @@ from specctl.hub.lookup import look_up
 from specctl.hub.pull import check_room
 from specctl.hub.remote import Hub, hub_from_environment
 from specctl.resolve import Missing, Placed, Resolved, resolve
+from specctl.settings import SpecSettings
 from specctl.units import format_bytes
 
 
@@ -115,9 +116,17 @@ def need_engine() -> None:
     library()
 
 
-def draft_name(path: Path | None, named: str | None) -> str | None:
-    """How to call the draft: as it was named, else by its file."""
-    return named or (path.name if path else None)
+def say_unused_draft(files: Resolved, specs: Sequence[SpecSettings]) -> None:
+    """A draft model that nothing asks for is not even opened: worth a line."""
+    types = {name for spec in specs for name in spec.types}
+    if files.draft is not None and not types & {"auto", "draft-simple"}:
+        err().print(
+            f"note: {files.draft.name} is not used: --spec-type {', '.join(sorted(types))} drafts "
+            "without a model",
+            style="dim",
+            markup=False,
+            soft_wrap=True,
+        )
 
 
 def demo_without_asking(command: str) -> str:

@@ -15,10 +15,17 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "hub"))
 from hubserver import HubServer
 
 from specctl import resolve as resolver
+from specctl.cli import proposal, render
+from specctl.cli.chat import _as_named, _as_proposed
+from specctl.cli.fetching import say_unused_draft
 from specctl.drafters.registry import SPEC_TYPES
 from specctl.errors import ModelError, SpecctlError, UsageError
+from specctl.hardware.machine import take_snapshot
+from specctl.hardware.simulate import simulate
 from specctl.plan.profile import IN_PROCESS
 from specctl.resolve import Missing, Resolved, header_places, resolve, resolve_model
+from specctl.settings import EngineSettings, ModelSettings, SpecSettings
+from specctl.units import GIB
 
 native = [pytest.mark.native, pytest.mark.skipif(sys.platform == "win32", reason="no pty")]
 PROFILE = """
@@ -251,6 +258,7 @@ def test_a_header_is_read_on_the_hub_where_the_file_is_not_here(hub: HubServer) 
         ("clock+draft-eagle3", UsageError, "llama-server", f"runs: {PAIR};"),
         ("qwen3.6-35b-a3b+draft-mtp", UsageError, "recurrent state", "(plain decoding)"),
         ("hf:org/clock", UsageError, "names no file", "hf:owner/repo/file.gguf"),
+        ("hf:org/clock@v2/clock.gguf", UsageError, "a revision", "clock.gguf --revision v2"),
         ("./clock.gguf", ModelError, "no such file", "hf:owner/repo/file.gguf"),
     ],
 )
@@ -270,6 +278,51 @@ def test_a_draft_is_one_model(hub: HubServer) -> None:
 
 def test_in_process_methods_are_those_with_a_drafter() -> None:
     assert {"none", *SPEC_TYPES} == IN_PROCESS
+
+
+@pytest.mark.parametrize(
+    ("files", "types"),
+    [
+        (Resolved(Path("t")), ("auto",)),
+        (Resolved(Path("t"), spec_types=("ngram-suffix",)), ("ngram-suffix",)),
+        (Resolved(Path("t"), Path("d"), ("draft-simple",), 4), ("auto",)),
+    ],
+)
+def test_what_chat_drafts_with_where_no_spec_type_is_given(
+    files: Resolved, types: tuple[str, ...]
+) -> None:
+    assert _as_named(SpecSettings(types=("auto",)), files).types == types
+
+
+def test_a_proposals_kv_type_and_place_are_used_unless_flags_say_more() -> None:
+    files = Resolved(Path("t"), kv_type="q8_0", n_cpu_moe=7)
+    target = _as_proposed(EngineSettings(), files).target
+    assert (target.kv_type_k, target.kv_type_v, target.n_cpu_moe) == ("q8_0", "q8_0", 7)
+    own = EngineSettings(target=ModelSettings(kv_type_k="q4_0", kv_type_v="q4_0", n_cpu_moe=2))
+    assert _as_proposed(own, files) == own
+    assert _as_proposed(EngineSettings(), Resolved(Path("t"))) == EngineSettings()
+
+
+@pytest.mark.native
+def test_a_gpu_that_this_build_cannot_use_is_not_proposed_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = simulate(take_snapshot(), 24 * GIB, 32 * GIB, None)
+    monkeypatch.setattr(proposal, "take_snapshot", lambda: machine)
+    for usable, place in ((False, {"CPU"}), (True, {"GPU", "GPU, experts in RAM"})):
+        monkeypatch.setattr("specctl.llama.api.has_gpu_backend", lambda found=usable: found)
+        assert {one.fit.place for one in proposal._ranked(4096)} <= place
+
+
+@pytest.mark.parametrize(("types", "said"), [(("ngram-simple",), True), (("auto",), False)])
+def test_a_draft_that_nothing_uses_is_said(
+    types: tuple[str, ...], said: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    render.err.cache_clear()
+    say_unused_draft(Resolved(Path("t"), Path("small.gguf")), [SpecSettings(types=types)])
+    assert ("small.gguf is not used" in capsys.readouterr().err) is said
+    say_unused_draft(Resolved(Path("t")), [SpecSettings(types=types)])
+    assert not capsys.readouterr().err
 
 
 # ---------------------------------------------------------------- commands
