@@ -81,7 +81,8 @@ class Talk:
         records = list(self._shown(self.session.generate(request), printer))
         finished = records[-1]
         assert isinstance(finished, Finished)
-        self.conversation.add(message, printer.text)
+        if finished.emitted_tokens or finished.reason != "cancelled":
+            self.conversation.add(message, printer.text)
         self._report(records, finished)
         return finished
 

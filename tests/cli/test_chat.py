@@ -153,10 +153,13 @@ def test_speculation_on_a_recurrent_state_is_refused_with_the_reason(
     assert "recurrent state" in done.stderr
 
 
-def test_ctrl_c_in_the_middle_of_a_prompt(tiny_models: Mapping[str, Path]) -> None:
-    with Terminal("chat", "-m", str(tiny_models["slow"]), "--ctx", "8192", "-n", "8") as terminal:
+def test_ctrl_c_in_the_middle_of_a_prompt(tiny_models: Mapping[str, Path], tmp_path: Path) -> None:
+    text = tmp_path / "long.txt"
+    text.write_text("amber " * 7500)  # some five seconds on one thread
+    arguments = ("--ctx", "8192", "-n", "8", "--threads", "1")
+    with Terminal("chat", "-m", str(tiny_models["slow"]), *arguments) as terminal:
         at = terminal.wait("> ")
-        terminal.type("amber " * 600)
+        terminal.type(f"@{text}")
         time.sleep(1.0)
         start = time.monotonic()
         terminal.press_ctrl_c()
