@@ -10,6 +10,7 @@ from typing import Any
 from specctl.errors import EngineMissingError
 from specctl.llama import log
 
+SPIN_COUNT = "2000"  # iterations, some microseconds
 INSTALL_HINT = "install the engine: pip install 'specctl-llm[engine]' (README: the build for a GPU)"
 
 
@@ -39,11 +40,13 @@ def library() -> Any:
 def _calm_threads() -> None:
     """Set what must be set before the library loads; the user's own settings win.
 
-    OpenMP threads that spin while waiting make decoding 4 to 30 times slower on a busy machine. On
-    an abort ggml would start a debugger for a backtrace: seconds of delay and pages of output.
+    OpenMP threads that spin for long while waiting make decoding up to 25 times slower on a busy
+    machine; threads that do not spin at all make it 2 to 3 times slower on an idle one. A short
+    spin costs little in both (measured in docs/limits.md). On an abort ggml would start a debugger
+    for a backtrace: seconds of delay and pages of output.
     """
     if not any(name.startswith(("OMP_", "GOMP_")) for name in os.environ):
-        os.environ["GOMP_SPINCOUNT"] = "0"
+        os.environ["GOMP_SPINCOUNT"] = SPIN_COUNT
     os.environ.setdefault("GGML_NO_BACKTRACE", "1")
 
 
