@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib.metadata
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -78,6 +79,8 @@ Step = Opened | Calibration | RunDone | Checking | Outcome
 def conduct(plan: BenchPlan, model: Path, draft: Path | None, opener: Opener) -> Iterator[Step]:
     """Every step of the benchmark; the last one is its `Outcome`.
 
+    A KeyboardInterrupt ends it early, with what is complete by then.
+
     Raises:
         UsageError: a prompt does not fit the context, or an arm cannot be used here.
         ModelError, PairError, EngineError: see `open_session`.
@@ -88,13 +91,19 @@ def conduct(plan: BenchPlan, model: Path, draft: Path | None, opener: Opener) ->
         session: Session = opened
         yield Opened(session.threads, tuple(session.notes), load)
         runs: list[Run] = []
-        estimate = 0.0
-        for step in measure(session, plan):
-            if isinstance(step, Calibration):
-                estimate = step.estimated_seconds
-            else:
-                runs.append(step.run)
-            yield step
+        estimate, interrupted = 0.0, False
+        try:
+            for step in measure(session, plan):
+                if isinstance(step, Calibration):
+                    estimate = step.estimated_seconds
+                else:
+                    runs.append(step.run)
+                yield step
+        except KeyboardInterrupt:
+            plan, runs = _complete(plan, runs)
+            if not runs:
+                raise
+            interrupted = True
         after = load_average()
         yield Checking(_differing(runs))
         identities = check(plan, runs, session, session.model.is_eog)
@@ -113,7 +122,25 @@ def conduct(plan: BenchPlan, model: Path, draft: Path | None, opener: Opener) ->
         load_after=after,
         threads=threads,
         engine=_engine(),
+        interrupted=interrupted,
     )
+
+
+def _complete(plan: BenchPlan, runs: Sequence[Run]) -> tuple[BenchPlan, list[Run]]:
+    """What an interrupted measurement can still say: prompts and repeats that every arm has done.
+
+    The plan keeps the repeats that all remaining prompts have.
+    """
+    arms = len(plan.all_arms)
+    done = Counter((run.prompt.key, run.repeat) for run in runs)
+    whole = {key for key, count in done.items() if count == arms}
+    prompts = tuple(prompt for prompt in plan.prompts if (prompt.key, 0) in whole)
+    repeats = 0
+    while prompts and all((prompt.key, repeats) in whole for prompt in prompts):
+        repeats += 1
+    keys = {prompt.key for prompt in prompts}
+    kept = [run for run in runs if run.prompt.key in keys and run.repeat < repeats]
+    return (replace(plan, prompts=prompts, repeats=repeats) if kept else plan), kept
 
 
 def _differing(runs: Sequence[Run]) -> int:

@@ -45,6 +45,7 @@ class Outcome:
     load_after: float | None
     threads: int
     engine: str
+    interrupted: bool = False  # the plan then holds what was complete
 
     @property
     def busy(self) -> float | None:
@@ -78,6 +79,7 @@ def document(outcome: Outcome) -> dict[str, Any]:
         "draft": _file(outcome.draft) if outcome.draft else None,
         "settings": dataclasses.asdict(plan.settings),
         "sampling": dataclasses.asdict(plan.sampling),
+        "interrupted": outcome.interrupted,
         "max_tokens": plan.max_tokens,
         "repeats": plan.repeats,
         "arms": [{"name": arm.name, "spec": dataclasses.asdict(arm.spec)} for arm in plan.all_arms],

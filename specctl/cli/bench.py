@@ -140,6 +140,9 @@ def bench(
     )
     say_unused_draft(files, [arm.spec for arm in plan.arms])
     outcome = _run(plan, files)
+    if outcome.interrupted:
+        prompts_done = len(outcome.plan.prompts)
+        err().print(f"stopped: this is about the {prompts_done} prompts that every arm has done")
     view.report(out(), outcome.report, outcome.busy)
     _keep(outcome, json)
     if quick and named in (DEMO, DEMO_F16):

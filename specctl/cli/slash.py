@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from specctl.cli.talk import Talk
 
 
+_DECISIONS = 4  # that /stats shows
+
+
 class Quit(Exception):  # noqa: N818 - not an error
     """The user wants to leave."""
 
@@ -77,9 +80,18 @@ def _stats(talk: Talk, _argument: str) -> None:
             f"cycle: draft {percent(totals.draft_share)}, verify {percent(totals.verify_share)}; "
             f"net gain {_signed_seconds(totals.net_gain)}"
         )
-    reasons = Counter((cycle.decision.action, cycle.decision.reason) for cycle in talk.last_cycles)
-    for (action, reason), count in reasons.most_common(4):
-        talk.note(f"last {len(talk.last_cycles)} cycles: {count} {action} ({reason or 'k'})")
+    _decisions(talk)
+
+
+def _decisions(talk: Talk) -> None:
+    """Who drafted lately, and the last few decisions in words."""
+    last = list(talk.last_cycles)
+    sources = Counter(cycle.source or "plain" for cycle in last)
+    shares = ", ".join(f"{count} {source}" for source, count in sources.most_common())
+    talk.note(f"last {len(last)} cycles: {shares}")
+    for cycle in last[-_DECISIONS:]:
+        outcome = f"{cycle.accepted} of {len(cycle.drafted)} accepted" if cycle.drafted else "plain"
+        talk.note(f"  cycle {cycle.index}: {cycle.decision.reason or 'fixed length'} → {outcome}")
 
 
 def _signed_seconds(seconds: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -15,6 +16,7 @@ from specctl.metrics import Totals
 _TINTS = {"draft-simple": "32", "ngram-simple": "36", "ngram-suffix": "36", "ngram-mod": "34"}
 _OTHER_TINT = "35"
 _DIM = "2"
+_NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
 def use_colour(no_color: bool) -> bool:
@@ -99,10 +101,14 @@ def _standing(totals: Totals) -> str:
 
 def why_no_drafts(cycles: Iterable[Cycle]) -> str:
     """`0 of 96 cycles drafted: nothing to propose`, with the commonest reason."""
-    reasons = Counter(cycle.decision.reason for cycle in cycles)
-    total = sum(reasons.values())
-    most = reasons.most_common(1)[0][0] if reasons else "no cycles"
-    return f"0 of {total} cycles drafted: {most}"
+    examples: dict[str, str] = {}
+    kinds: Counter[str] = Counter()
+    for cycle in cycles:
+        kind = _NUMBER.sub("#", cycle.decision.reason)  # one kind, whatever its figures
+        kinds[kind] += 1
+        examples[kind] = cycle.decision.reason
+    most = examples[kinds.most_common(1)[0][0]] if kinds else "no cycles"
+    return f"0 of {kinds.total()} cycles drafted: {most}"
 
 
 def json_lines(records: Iterable[Record]) -> Iterator[Record]:

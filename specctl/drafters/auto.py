@@ -113,8 +113,8 @@ class Auto:
             asked = (*asked, self._model.name)
             most = 1 if self._probing else limit
             draft = self._model.extend(draft, tokens, most, self._pays)
-        decision = self._decision(draft, best)
         self._drafting = time.perf_counter() - start
+        decision = self._decision(draft, best, modelled=chosen.model > 0)
         if not draft:
             return replace(nothing(NAME), asked=asked, decision=decision)
         return replace(draft, asked=asked, decision=decision)
@@ -203,7 +203,7 @@ class Auto:
             cost += self._model.step_cost(self._t_1)
         return chance > self.rate * cost
 
-    def _decision(self, draft: Draft, best: Offer) -> Decision:
+    def _decision(self, draft: Draft, best: Offer, modelled: bool) -> Decision:
         """In words, with accepted per cycle expected and needed."""
         if self._probing:
             return Decision("draft" if draft else "plain", "trying the draft model again")
@@ -212,7 +212,10 @@ class Auto:
             for confidence in draft.confidences or ():
                 chance *= confidence
                 gain += chance
-            needed = self.rate * (self._costs.ratio(len(draft.tokens) + 1) - 1.0)
+            cost = self._costs.ratio(len(draft.tokens) + 1)
+            if modelled and self._t_1:
+                cost += self._drafting / self._t_1
+            needed = self.rate * (cost - 1.0)
             what = f"{draft.source} {draft.detail}".strip()
             reason = f"{what}: needs {needed:.2f} accepted, expects {gain:.2f}"
             return Decision("draft", reason, gain, needed)

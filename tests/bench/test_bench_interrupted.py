@@ -1,0 +1,50 @@
+"""Ctrl-C in a benchmark loses nothing that every arm has done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_bench import FakeSession, arm, plan
+
+from specctl.bench.conduct import conduct
+from specctl.bench.results import Outcome
+
+WARM_UP = 3  # plain, the arm, plain
+
+
+def interrupted_after(runs: int, tmp_path: Path, **changes: Any) -> Outcome:
+    """The outcome when Ctrl-C comes in the run after so many."""
+    model = tmp_path / "fake.gguf"
+    model.write_bytes(b"GGUF")
+
+    def pace(generation: int) -> float:
+        if generation == WARM_UP + runs:
+            raise KeyboardInterrupt
+        return 1.0
+
+    session = FakeSession(pace=pace)
+    *_, last = conduct(plan(arm("ngram-simple"), **changes), model, None, lambda *_: session)
+    assert isinstance(last, Outcome)
+    assert session.calls[-1] == "closed"
+    return last
+
+
+def test_prompts_that_are_complete_are_reported(tmp_path: Path) -> None:
+    outcome = interrupted_after(5, tmp_path, prompts=4, repeats=1)  # two prompts and a half
+    assert outcome.interrupted
+    assert [prompt.name for prompt in outcome.plan.prompts] == ["p0", "p1"]
+    assert len(outcome.runs) == 4
+    assert len(outcome.report.prompts) == 2
+
+
+def test_repeats_that_are_complete_are_reported(tmp_path: Path) -> None:
+    outcome = interrupted_after(11, tmp_path, prompts=2, repeats=3)  # the third repeat is not whole
+    assert outcome.plan.repeats == 2
+    assert len(outcome.runs) == 8
+
+
+def test_nothing_complete_is_an_interruption(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        interrupted_after(1, tmp_path)
