@@ -282,22 +282,25 @@ class Session:
         prompt: int,
         batch: int = 1,
         extra: Sequence[int] = (),
-        passes: Sequence[int] = (),
+        passes: Sequence[tuple[int, int]] = (),
     ) -> Logits:
         """The logits after `tokens`, computed in a fresh context: for telling ties from bugs.
 
         The first `prompt` tokens are read as a prompt is, the rest in single steps, or in `passes`
-        of these lengths; the last `batch` tokens go in one pass with `extra` (the rest of a
-        draft). float32 [n_vocab].
+        of (kept tokens, rows): where more rows were decoded than kept, other tokens than the
+        rejected ones fill up, so that the shape is the same and a stale cell is not. The last
+        `batch` tokens go in one pass with `extra` (the rest of a draft). float32 [n_vocab].
         """
-        context = self._new_context(max(batch + len(extra), *passes, 1))
+        context = self._new_context(max(batch + len(extra), *(rows for _, rows in passes), 1))
         try:
             head = len(tokens) - batch
             start = min(prompt, head)
             context.follow(tokens[:start])
-            for length in passes or (1,) * (head - start):
-                context.verify(tokens[start : start + length])
-                start += length
+            for kept, count in passes or ((1, 1),) * (head - start):
+                taken = tokens[start : start + kept]
+                context.verify([*taken, *([tokens[start]] * (count - len(taken)))])
+                start += len(taken)
+                context.cut(start)
             rows = context.verify([*tokens[head:], *extra])
             row: Logits = rows[batch - 1].copy()
             return row

@@ -45,6 +45,7 @@ class FakeSession:
     """`costs` by spec types. `pace(n)` multiplies the seconds of the n-th generation (from 0).
 
     `texts(prompt tokens, types)` is what an arm says, `rows(tokens, batch)` what `replay` computes.
+    `rounding` is what plain text in larger passes differs by: passes of no arm, without `extra`.
     """
 
     costs: Mapping[tuple[str, ...], Cost] = field(default_factory=dict)
@@ -52,6 +53,7 @@ class FakeSession:
     texts: Callable[[tuple[int, ...], tuple[str, ...]], tuple[int, ...]] | None = None
     rows: Callable[[Sequence[int], int], Any] | None = None
     finish: str = "length"
+    rounding: float = 0.0
 
     def __post_init__(self) -> None:
         self.threads, self.notes, self.model = 1, ["a note"], FakeModel()
@@ -122,10 +124,12 @@ class FakeSession:
         prompt: int,
         batch: int = 1,
         extra: Sequence[int] = (),
-        passes: Sequence[int] = (),
+        passes: Sequence[tuple[int, int]] = (),
     ) -> Any:
         self.replays.append((tuple(tokens), prompt, batch, tuple(extra), tuple(passes)))
         assert self.rows is not None
+        if batch > 1 and not extra and not passes:
+            return np.asarray(self.rows(tokens, 1), dtype=np.float32) + np.float32(self.rounding)
         return np.asarray(self.rows(tokens, batch), dtype=np.float32)
 
 

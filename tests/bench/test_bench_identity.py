@@ -88,7 +88,6 @@ def test_near_tie_is_a_tie() -> None:
 @pytest.mark.parametrize(
     ("single", "batched", "why"),
     [
-        (logits(9, 0.30), logits(4, 0.30), "Δ 0.3 is above 0.25"),
         (logits(4, 0.01), logits(4, 0.01), "single steps do not give plain's token"),
         (logits(9, 0.01), logits(9, 0.01), "verify batch does not give the arm's token"),
         (logits(7, 0.01), logits(4, 0.01), "single steps do not give plain's token"),
@@ -100,6 +99,25 @@ def test_everything_else_is_a_bug(single: Any, batched: Any, why: str) -> None:
     assert why in found.why
 
 
+@pytest.mark.parametrize(
+    ("rounding", "status", "why"),
+    [
+        (0.0, "bug", "Δ 0.3 is above 0.25; without drafts rounding makes up to 0 here"),
+        (0.15, "bug", "Δ 0.3 is above 0.25; without drafts rounding makes up to 0.15 here"),
+        (0.21, "tie", "gap 0.3, Δ 0.3; without drafts rounding makes up to 0.21 here"),
+    ],
+)
+def test_a_large_difference_is_a_tie_only_where_rounding_alone_is_as_large(
+    rounding: float, status: str, why: str
+) -> None:
+    """A pass of the arm has `extra` or `passes`; the samples of plain text have neither."""
+    session = FakeSession(rows=lambda tokens, batch: logits(9 if batch == 1 else 4, 0.30))
+    session.rounding = rounding
+    found = compare(plain(), drafted(), GREEDY, session, session.model.is_eog)
+    assert (found.status, found.why) == (status, why)
+    assert found.rounding == pytest.approx(rounding, abs=1e-6)
+
+
 def test_rows_are_decoded_with_the_pass_that_decided_the_token() -> None:
     session = FakeSession(rows=lambda tokens, batch: logits(9 if batch == 1 else 4, 0.01))
     compare(plain(), drafted(), GREEDY, session, session.model.is_eog)
@@ -108,7 +126,7 @@ def test_rows_are_decoded_with_the_pass_that_decided_the_token() -> None:
         (prefix, 2, 1, (), ()),  # plain: single steps after the prompt
         # token 4 was decided by the second pass, in the row after 7 8: three rows, and 9 ahead
         (prefix, 2, 3, (9,), ()),
-        (prefix, 2, 3, (9,), (2,)),
+        (prefix, 2, 3, (9,), ((2, 3),)),
     ]
 
 
@@ -122,7 +140,7 @@ def test_the_arms_own_passes_may_show_the_tie() -> None:
             prompt: int,
             batch: int = 1,
             extra: Sequence[int] = (),
-            passes: Sequence[int] = (),
+            passes: Sequence[tuple[int, int]] = (),
         ) -> Any:
             self.rows = lambda *_: logits(4 if passes else 9, 0.01)
             return super().replay(tokens, prompt, batch, extra, passes)
@@ -206,7 +224,8 @@ def test_bugs_fail_strict_and_ties_do_not() -> None:
         runs = [step.run for step in measure(session, what) if isinstance(step, RunDone)]
         found = check(what, runs, session, session.model.is_eog)
         assert {identity.status for identity in found.values()} == {status}
-        assert len(session.replays) == 3 * 2  # once per prompt, not once per repeat
+        each = 3 if status == "tie" else 4  # a large Δ asks for the rounding without drafts
+        assert len(session.replays) == each * 2  # once per prompt, not once per repeat
         report = summarise(what, runs, found)
         assert bool(report.failures) == (status == "bug")
         row = report.totals[0].identity
