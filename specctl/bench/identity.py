@@ -143,7 +143,8 @@ def compare(
         return _because(found, "the verify batch does not give the arm's token again")
     weighed = _weigh(found, single, row, sampling.greedy, MAX_DELTA)
     if weighed.delta is not None and weighed.delta > MAX_DELTA:
-        rounding = _rounding(session, single, sequence, len(plain.prompt_tokens) - 1)
+        own = len(_trace(arm, index)[2]) + 1
+        rounding = _rounding(session, single, sequence, len(plain.prompt_tokens) - 1, own)
         limit = max(MAX_DELTA, ROUNDING_SLACK * rounding)
         weighed = _weigh(found, single, row, sampling.greedy, limit)
         said = f"{weighed.why}; without drafts rounding makes up to {rounding:.3g} here"
@@ -151,11 +152,18 @@ def compare(
     return weighed
 
 
-def _rounding(session: Replayer, single: Row, sequence: Sequence[int], prompt: int) -> float:
-    """The largest |difference| of this row between single steps and passes over plain text."""
+def _rounding(
+    session: Replayer, single: Row, sequence: Sequence[int], prompt: int, own: int
+) -> float:
+    """The largest |difference| of this row between single steps and passes over plain text, of
+    several sizes and of the arm's `own` (rows).
+    """
     answer = len(sequence) - prompt
-    shapes = [shape for shape in _SHAPES if shape <= answer] or [min(2, len(sequence))]
-    rows = [session.replay(sequence, prompt, batch=shape) for shape in shapes]
+    rows = []
+    for shape in sorted({*_SHAPES, own}):
+        batch = min(shape, answer)  # what is longer than the answer is filled up behind it
+        filler = [sequence[-1]] * (shape - batch)
+        rows.append(session.replay(sequence, prompt, batch, filler))
     return max(float(abs(row - single).max()) for row in rows)
 
 

@@ -170,7 +170,7 @@ def _reasons(rows: Sequence[Row], wide: bool) -> Table:
         "cover-\nage",
         "draft\n%",
         "verify\n%",
-        "first token\nplain → spec.",
+        "first token\nplain → spec." if wide else "first\ntoken, s",
     ):
         table.add_column(heading, justify="right", no_wrap=True)
     for first, row in _with_headings(table, rows, wide):
@@ -183,7 +183,9 @@ def _reasons(rows: Sequence[Row], wide: bool) -> Table:
             percent(totals.coverage),
             percent(totals.draft_share),
             percent(totals.verify_share),
-            f"{_short_time(row.plain_ttft)} → {_short_time(row.ttft)}",
+            f"{_short_time(row.plain_ttft)} → {_short_time(row.ttft)}"
+            if wide
+            else f"{row.plain_ttft:.1f}→{row.ttft:.1f}",
         )
     return table
 

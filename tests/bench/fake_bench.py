@@ -128,7 +128,8 @@ class FakeSession:
     ) -> Any:
         self.replays.append((tuple(tokens), prompt, batch, tuple(extra), tuple(passes)))
         assert self.rows is not None
-        if batch > 1 and not extra and not passes:
+        sampled = batch > 1 and not passes and all(token == tokens[-1] for token in extra)
+        if sampled:
             return np.asarray(self.rows(tokens, 1), dtype=np.float32) + np.float32(self.rounding)
         return np.asarray(self.rows(tokens, batch), dtype=np.float32)
 
