@@ -18,7 +18,7 @@ demo: $(STAMPS)/engine
 	$(BIN)/specctl bench --quick --spec-type ngram-simple
 
 chat: $(STAMPS)/engine
-	$(BIN)/specctl chat --model demo --spec-type ngram-simple
+	$(BIN)/specctl chat --model demo
 
 test: $(STAMPS)/tools
 	$(MAKE) --no-print-directory gate

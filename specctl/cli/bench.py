@@ -146,7 +146,7 @@ def bench(
     view.report(out(), outcome.report, outcome.busy)
     _keep(outcome, json)
     if quick and named in (DEMO, DEMO_F16):
-        out().print(f"Chat with it: specctl chat --model {named} --spec-type {types[0]}")
+        out().print(f"Chat with it, drafting only where it pays: specctl chat --model {named}")
     if strict and outcome.report.failures:
         raise SpecctlError("--strict: " + "; ".join(outcome.report.failures))
 
