@@ -23,6 +23,12 @@ from specctl.drafters.model_source import ModelSource
 from specctl.drafters.suffix import NgramSuffix
 
 
+@pytest.fixture(autouse=True)
+def _still_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The controller counts its own time; a busy machine must not change what is tested."""
+    on_clock(monkeypatch, Clock())
+
+
 def novel(length: int, seed: int = 5) -> list[int]:
     """A text in which nothing repeats but by chance."""
     chance = random.Random(seed)
