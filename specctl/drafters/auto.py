@@ -27,6 +27,9 @@ NAME = "auto"
 K_MAX = 48
 PATH_FLOOR = 0.04  # of the product of confidences: what lies below is not worth a look
 MARGIN = 0.05  # tokens that a draft must be expected to win: plain decoding is the safe choice
+RETRY_FIRST, RETRY_LAST = 12, 96  # cycles without a draft, after which costs are measured again
+_RETRY_CHANCE, _RETRY_TOKENS = 0.5, 2  # by a token or two that are likely to stand
+_RETRY_SOON = 3  # once a retry was much cheaper than expected
 _RATE_MEMORY = 0.95  # per cycle: the last twenty or so make the rate
 _MOST_RATE = 3.0
 
@@ -52,7 +55,9 @@ class Auto:
 
     The suffix path keeps learning whoever drafts. The draft model is asked token by token and stops
     when the next one is not expected to pay; while it is off it is tried again at growing
-    intervals. `costs` outlives the drafter: it is about the machine, not the text.
+    intervals. So is the suffix path, by a few tokens that are likely to stand, for costs that were
+    measured in a slow moment would keep it off forever. `costs` outlives the drafter: it is about
+    the machine, not the text.
     """
 
     def __init__(
@@ -65,7 +70,10 @@ class Auto:
         self._t_1 = 0.0  # seconds; 0 until the engine has measured it
         self._drafting = 0.0  # seconds of this cycle's propose
         self._earned = self._spent = 1.0  # tokens and plain steps, lately
-        self._probing = False
+        self._probing = False  # the draft model is tried
+        self._retrying = False  # the suffix path is
+        self._idle = 0  # cycles since something was drafted
+        self._retry_after = RETRY_FIRST
 
     @property
     def name(self) -> str:
@@ -96,13 +104,15 @@ class Auto:
     def propose(self, tokens: Sequence[int], limit: int) -> Draft:
         """The best offer's draft, with the decision and its reason."""
         start = time.perf_counter()
-        limit = min(limit, self._k_max)
+        limit = min(limit, self._k_max, self._costs.trusted_rows - 1)
         path = self._suffix.propose(tokens, limit)
         best = self._best(path, tokens, limit)
         self._probing = False
         chosen = best if self._value(best) > self._value(PLAIN) + MARGIN else PLAIN
         if chosen is PLAIN and self._model is not None and self._model.wants_probe:
             chosen, self._probing = Offer(self._model.chance, best.cost, 0, 1), True
+        elif chosen is PLAIN:
+            chosen = self._retry(path)
         draft = replace(
             path,
             tokens=path.tokens[: chosen.suffix],
@@ -129,11 +139,15 @@ class Auto:
         if outcome.t_1:
             self._t_1 = outcome.t_1
             ratio = outcome.seconds / outcome.t_1
+            if self._retrying:
+                expected = self._costs.ratio(drafted + 1)
+                self._retried(expected, ratio, paid=outcome.accepted + 1 >= ratio)
             if drafted:
                 self._costs.learn(drafted + 1, ratio)
             self._earned = _RATE_MEMORY * self._earned + len(outcome.emitted)
             self._spent = _RATE_MEMORY * self._spent + ratio + self._drafting / outcome.t_1
         self._drafting = 0.0
+        self._idle = 0 if drafted else self._idle + 1
         self._suffix.settle(outcome)
         if self._model is not None:
             self._model.settle(outcome)
@@ -146,6 +160,28 @@ class Auto:
         self._suffix.close()
         if self._model is not None:
             self._model.close()
+
+    def _retry(self, path: Draft) -> Offer:
+        """A short, likely draft after a long time without any; plain else."""
+        self._retrying = False
+        if self._idle < self._retry_after:
+            return PLAIN
+        gain, chance, k = 0.0, 1.0, 0
+        for confidence in (path.confidences or ())[:_RETRY_TOKENS]:
+            chance *= confidence
+            if chance < _RETRY_CHANCE:
+                break
+            gain, k = gain + chance, k + 1
+        self._retrying = k > 0
+        return Offer(gain, self._costs.ratio(k + 1), k) if k else PLAIN
+
+    def _retried(self, expected: float, ratio: float, paid: bool) -> None:
+        """After a retry: very soon again if it was cheap, soon if it paid, else twice as late."""
+        if ratio < 0.75 * expected:
+            self._retry_after = _RETRY_SOON
+        else:
+            self._retry_after = RETRY_FIRST if paid else min(RETRY_LAST, 2 * self._retry_after)
+        self._retrying = False
 
     def _value(self, offer: Offer) -> float:
         return 1.0 + offer.gain - self.rate * offer.cost
@@ -207,6 +243,8 @@ class Auto:
         """In words, with accepted per cycle expected and needed."""
         if self._probing:
             return Decision("draft" if draft else "plain", "trying the draft model again")
+        if self._retrying:
+            return Decision("draft", "trying again: what does a draft cost now?")
         if draft:
             gain, chance = 0.0, 1.0
             for confidence in draft.confidences or ():
