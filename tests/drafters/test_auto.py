@@ -99,7 +99,7 @@ def test_trying_again_costs_little_where_no_draft_pays() -> None:
     first = run(make(costs=costs), prompt, answer, hopeless).speed
     again = run(make(costs=costs), prompt, answer, hopeless).speed
     assert first > 0.92  # it has to find out, once a session
-    assert again > 0.98
+    assert again > 0.97
 
 
 def test_a_drafter_with_nothing_to_say_costs_nothing() -> None:
