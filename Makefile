@@ -15,7 +15,8 @@ export CMAKE_ARGS
 .PHONY: demo chat test gate lint clean
 
 demo: $(STAMPS)/engine
-	$(BIN)/specctl bench --quick --spec-type ngram-simple
+	$(BIN)/specctl bench --quick --spec-type ngram-simple --spec-type auto
+	@echo "or: make chat"
 
 chat: $(STAMPS)/engine
 	$(BIN)/specctl chat --model demo

@@ -11,9 +11,11 @@
     coverage                      D / all cycles
     t_c = t_d + t_v + t_o         a whole cycle, seconds;  t_1 a plain one-token step
     a*   break-even               Σ t_c / Σ t_1 - 1 over drafted cycles: accepted per cycle needed
-    net gain                      Σ (E_i · t_1 - t_c), seconds
+    net gain                      Σ (E_i · t_1 - t_c), seconds; a cycle without a draft is plain
+                                  decoding and costs only its t_d, however long its pass took
     ≈ speed-up                    τ · t_1 / mean t_c over all cycles, from one arm (an estimate);
-                                  with a t_1 that moves: Σ E_i · t_1 / Σ t_c
+                                  with a t_1 that moves and plain cycles at their own time:
+                                  (Σ drafted E_i · t_1 + Σ plain (t_v + t_o)) / Σ t_c
 
 A number that cannot be known yet is None, never 0.
 """
@@ -62,7 +64,7 @@ class Totals:
     judged_accepted: int = 0
     judged_drafted_cycles: int = 0
     known_t_c: float = 0.0  # Σ t_c of all cycles whose t_1 was known
-    known_worth: float = 0.0  # Σ E_i · t_1 of the same: what plain decoding would have taken
+    known_worth: float = 0.0  # what plain decoding would have taken for the same tokens
     interval_seconds: float = 0.0
     passes_known: bool = True
     drafted_passes_known: bool = True
@@ -127,12 +129,12 @@ class Totals:
 
     @property
     def estimated_speedup(self) -> float | None:
-        """Σ E_i · t_1 / Σ t_c over all cycles: an estimate, print it with ≈."""
+        """What plain decoding would have taken over what was taken: an estimate, print ≈."""
         return _ratio(self.known_worth, self.known_t_c)
 
     @property
     def net_gain(self) -> float:
-        """Σ (E_i · t_1 - t_c), seconds: what was won against plain decoding, an estimate."""
+        """Seconds won against plain decoding, an estimate."""
         return self.known_worth - self.known_t_c
 
     @property
@@ -219,7 +221,7 @@ def _add_cycle(totals: Totals, cycle: Cycle) -> Totals:
         judged_accepted=out.judged_accepted + accepted,
         judged_drafted_cycles=out.judged_drafted_cycles + bool(k),
         known_t_c=out.known_t_c + t_c,
-        known_worth=out.known_worth + len(cycle.emitted) * cycle.t_1,
+        known_worth=out.known_worth + (len(cycle.emitted) * cycle.t_1 if k else t_c - cycle.t_d),
     )
 
 

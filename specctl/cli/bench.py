@@ -25,6 +25,7 @@ SpecType = Annotated[
     list[str] | None,
     typer.Option(
         "--spec-type",
+        "-s",
         help="What to compare with plain; repeatable, a comma list is a chain; `none` measures "
         "plain again and so shows the noise. Default: ngram-simple; with a draft, draft-simple.",
     ),

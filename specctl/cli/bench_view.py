@@ -155,7 +155,9 @@ def _speeds(rows: Sequence[Row], wide: bool) -> Table:
             f"[{colour}]{number(speed.speedup, '.2f', '×')}[/]",
             _spread(speed),
             _identity(row),
-            f"[{colour}]{_SHORT[speed.verdict]}[/]",
+            "never drafted"
+            if not row.totals.drafted_cycles and row.arm != "none"
+            else f"[{colour}]{_SHORT[speed.verdict]}[/]",
         )
     return table
 
@@ -220,7 +222,7 @@ def _with_headings(
 
 def _spread(speed: Speed) -> str:
     if speed.low is None or speed.high is None:
-        return "one run" if speed.speedup is not None else "–"
+        return f"one, ±{speed.noise * 100:.0f}%" if speed.speedup is not None else "–"
     return f"{speed.low:.2f}–{speed.high:.2f}"
 
 
@@ -302,8 +304,8 @@ def _legend(console: Console, result: Report) -> None:
         return
     if first.band_is_assumed:
         noise = (
-            f"One run, no spread: nothing within ±{ONE_RUN_BAND:.0%} is called a difference, nor "
-            "what single steps alone differed by between the arms."
+            f"With one run of each, ± is assumed: {ONE_RUN_BAND:.0%}, and more where plain passes "
+            "changed their pace between the arms; no difference is claimed within it."
         )
     else:
         noise = (
@@ -315,3 +317,8 @@ def _legend(console: Console, result: Report) -> None:
         f"[dim]tok/s count generation, not the prompt. Speed-up: total tokens over total seconds, "
         f"against the same prompts decoded plainly. {noise}[/]"
     )
+    if result.differences:
+        console.print(
+            "[dim]A tie is a place where two tokens were so close that the rounding of a batched "
+            "pass decided; both ways were decoded again to prove it. Anything else is a bug.[/]"
+        )

@@ -61,7 +61,7 @@ def _stats(talk: Talk, _argument: str) -> None:
         talk.note("nothing generated yet")
         return
     talk.note(
-        f"{totals.emitted} tokens in {totals.cycles} cycles, "
+        f"since the start: {totals.emitted} tokens in {totals.cycles} cycles, "
         f"{number(totals.tokens_per_second, '.1f')} tok/s, "
         f"{number(totals.tokens_per_pass)} tokens per pass"
     )
@@ -88,7 +88,7 @@ def _decisions(talk: Talk) -> None:
     last = list(talk.last_cycles)
     sources = Counter(cycle.source or "plain" for cycle in last)
     shares = ", ".join(f"{count} {source}" for source, count in sources.most_common())
-    talk.note(f"last {len(last)} cycles: {shares}")
+    talk.note(f"last {len(last)} cycles by who drafted: {shares}; the latest:")
     for cycle in last[-_DECISIONS:]:
         outcome = f"{cycle.accepted} of {len(cycle.drafted)} accepted" if cycle.drafted else "plain"
         talk.note(f"  cycle {cycle.index}: {cycle.decision.reason or 'fixed length'} → {outcome}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -57,7 +59,12 @@ class Talk:
 
     def note(self, text: str) -> None:
         """A line for the person, not for the pipe."""
-        dim, plain = ("\x1b[2m", "\x1b[0m") if self._colour and sys.stderr.isatty() else ("", "")
+        dim, plain = ("", "")
+        if sys.stderr.isatty():
+            width = shutil.get_terminal_size().columns
+            text = textwrap.fill(text, width, subsequent_indent="  ", break_long_words=False)
+            if self._colour:
+                dim, plain = ("\x1b[2m", "\x1b[0m")
         print(f"{dim}{text}{plain}", file=sys.stderr, flush=True)
 
     def turn(self, message: str) -> Finished:

@@ -14,6 +14,7 @@ from specctl.cli.render import err, out
 from specctl.errors import UsageError
 from specctl.resolve import DEMO, Resolved
 from specctl.settings import EngineSettings, Sampling, SpecSettings
+from specctl.units import format_seconds
 
 if TYPE_CHECKING:
     from specctl.bench.results import Outcome
@@ -80,9 +81,10 @@ def _compare(
     all_prompts: bool,
 ) -> Outcome:
     from specctl.bench import workloads
-    from specctl.bench.conduct import conduct
+    from specctl.bench.conduct import Checking, conduct
     from specctl.bench.results import Outcome
-    from specctl.bench.run import Arm, BenchPlan
+    from specctl.bench.run import Arm, BenchPlan, Calibration, RunDone
+    from specctl.cli import bench_view as view
     from specctl.engine.session import open_session
 
     prompts = workloads.load()
@@ -98,10 +100,25 @@ def _compare(
         max_tokens=max_tokens,
         repeats=1,
     )
-    with err().status(f"{model}: {len(prompts)} prompts, {len(specs)} drafters"):
-        *_, last = conduct(plan, files.model, files.draft, open_session)
-    assert isinstance(last, Outcome)
-    return last
+    how = "greedy" if sampling.greedy else f"temperature {sampling.temperature:g}"
+    err().print(f"{model}, {how}: {len(prompts)} prompts × (plain, {', '.join(_names(specs))})")
+    outcome: Outcome | None = None
+    with view.progress(err()) as show:
+        for step in conduct(plan, files.model, files.draft, open_session):
+            if isinstance(step, Calibration):
+                err().print(f"≈ {format_seconds(step.estimated_seconds)}, then ties are proved")
+            elif isinstance(step, RunDone):
+                show(step)
+            elif isinstance(step, Checking):
+                view.checking(err(), step)
+            elif isinstance(step, Outcome):
+                outcome = step
+    assert outcome is not None
+    return outcome
+
+
+def _names(specs: list[SpecSettings]) -> list[str]:
+    return [",".join(spec.types) for spec in specs]
 
 
 def _show(model: str, sampling: Sampling, outcome: Outcome) -> int:
@@ -127,6 +144,11 @@ def _show(model: str, sampling: Sampling, outcome: Outcome) -> int:
             str(sum(run.totals.accepted for run in runs)),
         )
     out().print(table)
+    for arm in outcome.plan.arms:
+        if not any(run.totals.drafted for run in outcome.runs if run.arm == arm.name):
+            out().print(
+                f"  {arm.name} drafted nothing: this proves nothing of it; more --max-tokens?"
+            )
     for (prompt, arm_name, _), identity in outcome.identities.items():
         if identity.status in ("tie", "bug"):
             line = f"  {identity.status}: {arm_name} on {prompt}, token {identity.index}"

@@ -90,12 +90,14 @@ def attach_files(message: str) -> str:
     """Replace each `@path` that names a file by its contents, fenced and with its name.
 
     Raises:
-        UsageError: it is a file but no text, too large, or cannot be read.
+        UsageError: what looks like a file is none, or it is no text, too large, or unreadable.
     """
 
     def contents(match: re.Match[str]) -> str:
         path = Path(match[1]).expanduser()
         if not path.is_file():
+            if "/" in match[1] or path.suffix[1:].isalnum() or path.exists():
+                raise UsageError(f"no file {path} to attach", "check the path; @name alone is text")
             return match[0]  # an @handle, not a file
         return f"\n{path.name}:\n```\n{_read_text(path)}\n```\n"
 

@@ -104,10 +104,8 @@ def test_one_run_has_no_spread_and_says_so() -> None:
     report = report_of(FakeSession({("ngram-simple",): GOOD}), plan(repeats=1))
     assert report.totals[0].speed.low is None
     text = text_of(report)
-    assert "one run" in text
-    assert "One run, no spread: nothing within ±10% is called a difference" in " ".join(
-        text.split()
-    )
+    assert "one, ±10%" in text
+    assert "With one run of each, ± is assumed: 10%" in " ".join(text.split())
 
 
 def test_long_drafts_and_chains_fit_the_page() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -198,3 +199,11 @@ def test_add_leaves_the_old_totals_alone():
     before = fold(HAND)
     after = add(before, plain())
     assert (before.cycles, after.cycles) == (5, 6)
+
+
+def test_a_slow_plain_cycle_is_no_loss_of_drafting():
+    """Nor is the pass that finds the end: plain decoding needs it, too."""
+    slow, ending = replace(plain(), t_v=0.05), replace(plain(), emitted=())
+    t = fold([cycle(4, 4), slow, ending])
+    assert t.net_gain == pytest.approx(5 * 0.02 - 0.05)
+    assert t.estimated_speedup == pytest.approx((5 * 0.02 + 0.05 + 0.02) / (0.05 + 0.05 + 0.02))
