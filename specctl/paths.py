@@ -7,10 +7,19 @@ from pathlib import Path
 
 import platformdirs
 
+from specctl.errors import UsageError
+
 
 def _home() -> Path | None:
     home = os.environ.get("SPECCTL_HOME")
-    return Path(home).expanduser() if home else None
+    return _expanded("SPECCTL_HOME", home) if home else None
+
+
+def _expanded(name: str, value: str) -> Path:
+    try:
+        return Path(value).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"{name}={value!r}: no such user", "name an existing folder") from error
 
 
 def cache_dir() -> Path:
@@ -34,4 +43,4 @@ def config_dir() -> Path:
 def models_dir() -> Path:
     """Downloaded models; `SPECCTL_MODELS` puts them on another disk."""
     models = os.environ.get("SPECCTL_MODELS")
-    return Path(models).expanduser() if models else data_dir() / "models"
+    return _expanded("SPECCTL_MODELS", models) if models else data_dir() / "models"

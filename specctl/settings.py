@@ -30,7 +30,7 @@ class ModelSettings:
 
     def __post_init__(self) -> None:
         _require(self.gpu_layers >= -1, f"gpu layers {self.gpu_layers} is below -1 (all)")
-        _require(self.n_cpu_moe >= 0, f"n-cpu-moe {self.n_cpu_moe} is negative")
+        _require(0 <= self.n_cpu_moe <= 1024, f"n-cpu-moe {self.n_cpu_moe} is not in 0 … 1024")
         for kv_type in (self.kv_type_k, self.kv_type_v):
             _require(
                 kv_type in KV_TYPES, f"unknown KV type {kv_type!r}", "one of " + ", ".join(KV_TYPES)
@@ -92,8 +92,8 @@ class Sampling:
         _require(0 < self.top_p <= 1, f"top-p {self.top_p} is not in (0, 1]")
         _require(0 <= self.min_p < 1, f"min-p {self.min_p} is not in [0, 1)")
         _require(
-            0 < self.repeat_penalty <= 100,
-            f"repeat penalty {self.repeat_penalty} is not in (0, 100]",
+            0.01 <= self.repeat_penalty <= 100,
+            f"repeat penalty {self.repeat_penalty} is not in 0.01 … 100",
         )
         _require(self.penalty_last_n >= 0, f"penalty-last-n {self.penalty_last_n} is negative")
         _require(0 <= self.seed < 1 << 64, f"seed {self.seed} does not fit 64 bits")

@@ -38,6 +38,24 @@ COMMANDS = {
 def main() -> None:
     """Entry point of the console script."""
     _make_output_safe()
+    try:
+        try:
+            _main()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        sys.exit(0)
+    except OSError as error:  # also from --help and --version
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - the interpreter flushes it at exit
+        sys.exit(_report(_unwritable(error), debug=False))
+
+
+def _unwritable(error: OSError) -> SpecctlError:
+    return SpecctlError(f"cannot write the output: {error.strerror or error}")
+
+
+def _main() -> None:
     argv = sys.argv[1:]
     debug = "--debug" in argv or bool(os.environ.get("SPECCTL_DEBUG"))
     argv = [arg for arg in argv if arg != "--debug"]
@@ -48,6 +66,10 @@ def main() -> None:
 
 def _make_output_safe() -> None:
     """A console that cannot show a character gets a `?`, never a crash (cp1252, ASCII)."""
+    if sys.stdout is None:  # started with it closed
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
@@ -115,6 +137,11 @@ def _guarded(function: Callable[..., Any], debug: bool) -> Callable[..., Any]:
             raise typer.Exit(0) from None
         except (typer.Exit, typer.Abort):
             raise
+        except OSError as error:
+            if debug:
+                raise
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+            raise typer.Exit(_report(_unwritable(error), debug)) from error
         except Exception as error:
             # typer's own usage errors (bad parameters) know how to show themselves
             if debug or hasattr(error, "exit_code"):

@@ -215,5 +215,9 @@ def _keep(outcome: Outcome, json: Path | None) -> None:
     if json is not None:
         write(json, data)
     kept = kept_path(outcome)
-    write(kept, data)
+    try:
+        write(kept, data)
+    except SpecctlError as error:  # the table and --json are there: no reason to fail
+        err().print(f"not kept: {error.message}", style="yellow", soft_wrap=True)
+        return
     err().print(f"kept as {kept}", style="dim", soft_wrap=True)

@@ -171,7 +171,7 @@ def _as_proposed(settings: EngineSettings, files: Resolved) -> EngineSettings:
 def _one_shot(prompt: str | None) -> str | None:
     """The message to answer once, or None for a chat. Piped text belongs to the message."""
     piped = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read().strip()
-    if prompt is None and (sys.stdin is None or sys.stdin.isatty()):
+    if prompt is None and sys.stdin is not None and sys.stdin.isatty():
         return None
     message = "\n\n".join(part for part in (prompt, piped) if part)
     if not message:

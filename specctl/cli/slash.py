@@ -30,7 +30,7 @@ def run_command(talk: Talk, line: str) -> None:
         UsageError: no such command, or an argument it does not take. Quit: the user leaves.
     """
     name, _, argument = line.partition(" ")
-    command = _COMMANDS.get(name)
+    command = _COMMANDS.get("/quit" if name == "/exit" else name)
     if command is None:
         raise UsageError(f"{name} is not a command", "/help lists them")
     command[0](talk, argument.strip())
@@ -127,5 +127,5 @@ _COMMANDS: dict[str, tuple[Callable[[Talk, str], None], str]] = {
     "/system": (_system, "TEXT: set the system message, start over"),
     "/reset": (_reset, "forget the conversation"),
     "/help": (_help, "this"),
-    "/quit": (_quit, "leave (also Ctrl-D)"),
+    "/quit": (_quit, "leave (also /exit, Ctrl-D)"),
 }

@@ -71,7 +71,15 @@ class Session:
                 "this build has AMX kernels, which crash on many machines: its extra CPU kernels "
                 "are off (SPECCTL_AMX=1 trusts them)"
             )
+        self._note_context(settings.n_ctx)
         self.spec = specs[0]
+
+    def _note_context(self, asked: int) -> None:
+        if self.n_ctx != asked:
+            self._note(f"context of {asked} tokens rounded up to {self.n_ctx}")
+        trained = self.model.n_ctx_train
+        if self.n_ctx > max(trained, asked if asked <= trained else 0):
+            self._note(f"the model was trained for {trained} tokens of context, not {self.n_ctx}")
 
     def _open(self, specs: Sequence[SpecSettings]) -> None:
         for spec in specs:

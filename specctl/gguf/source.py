@@ -27,6 +27,8 @@ class LocalSource:
         try:
             if path.is_dir():
                 raise GgufError(f"{path} is a folder", "name the .gguf file in it")
+            if path.exists() and not path.is_file():
+                raise GgufError(f"{path} is not a regular file")
             self._file: BinaryIO = path.open("rb")
             self.size: int | None = os.fstat(self._file.fileno()).st_size
         except FileNotFoundError:
@@ -89,7 +91,10 @@ class RemoteSource:
         self.traffic = traffic or Traffic()
         # hf_hub_url takes its endpoint at import time; the environment of now is what is meant
         endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or constants.ENDPOINT
-        self._url = hf_hub_url(repo, path, revision=revision, endpoint=endpoint)
+        try:
+            self._url = hf_hub_url(repo, path, revision=revision, endpoint=endpoint)
+        except ValueError as error:  # huggingface_hub's own rules for names
+            raise GgufError(f"{self.name} is no name of a file on the hub: {error}") from error
         self._stack = contextlib.ExitStack()
         self._stream: Iterator[bytes] | None = None
         self._streamed = bytearray()

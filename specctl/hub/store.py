@@ -269,6 +269,9 @@ def import_file(source: Path) -> Generator[Step, None, Entry]:
     """
     if not source.is_file():
         raise UsageError(f"there is no file {source}")
+    with source.open("rb") as file:
+        if file.read(4) != b"GGUF":
+            raise UsageError(f"{source.name} is not a GGUF file", "specctl runs GGUF models only")
     source = source.resolve()
     target = target_path(IMPORTED, source.name)
     digest = yield from hash_file(source)

@@ -16,6 +16,7 @@ from specctl.errors import ContextFullError, EngineError, ModelError, SettingsEr
 from specctl.llama import log
 from specctl.llama.api import library
 from specctl.llama.cancel import Cancel, CancelledError
+from specctl.llama.interrupt import deferred
 from specctl.llama.model import Model
 from specctl.settings import EngineSettings, ModelSettings
 
@@ -83,7 +84,14 @@ class Context:
         self._n_batch = max(settings.n_batch, rows)
         params = self._params(settings, placement, threads)
         log.forget()
-        self.handle: Any = lib.llama_init_from_model(model.handle, params)
+        self.handle: Any = None
+        try:
+            with deferred():
+                self.handle = lib.llama_init_from_model(model.handle, params)
+        except KeyboardInterrupt:
+            if self.handle:
+                lib.llama_free(self.handle)
+            raise
         if not self.handle:
             raise ModelError(
                 f"no context of {settings.n_ctx} tokens for {model.path.name}: "

@@ -10,6 +10,7 @@ from typing import Any
 from specctl.errors import EngineError, ModelError
 from specctl.llama import devices, log, preflight
 from specctl.llama.api import amx_is_risky, library
+from specctl.llama.interrupt import deferred
 from specctl.settings import ModelSettings
 from specctl.vocabulary import Vocabulary
 
@@ -38,7 +39,14 @@ class Model:
         if self._override_list is not None:
             params.tensor_buft_overrides = ctypes.cast(self._override_list, ctypes.c_void_p)
         log.forget()
-        self.handle: Any = lib.llama_model_load_from_file(str(path).encode(), params)
+        self.handle: Any = None
+        try:
+            with deferred():
+                self.handle = lib.llama_model_load_from_file(str(path).encode(), params)
+        except KeyboardInterrupt:
+            if self.handle:
+                lib.llama_model_free(self.handle)
+            raise
         if not self.handle:
             raise ModelError(
                 f"{path.name} does not load: {log.reason() or 'llama.cpp gives no reason'}",

@@ -15,6 +15,7 @@ from typing import Any
 from specctl.errors import ModelError
 from specctl.llama import log
 from specctl.llama.api import library, symbol
+from specctl.llama.interrupt import deferred
 
 _MAGIC = b"GGUF"
 _F64 = 28
@@ -52,7 +53,8 @@ def check(path: Path) -> None:
     if reader is None:  # a build without these symbols: loading itself must tell
         return
     log.forget()
-    handle = reader.open(str(path).encode(), _InitParams(True, None))
+    with deferred():
+        handle = reader.open(str(path).encode(), _InitParams(True, None))
     if not handle:
         raise ModelError(f"{path.name} is not a readable GGUF: {log.reason() or 'no reason given'}")
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from specctl.errors import ModelError
 from specctl.llama import log
 from specctl.llama.api import library
+from specctl.llama.interrupt import deferred
 
 _FTYPES = {"f32": 0, "f16": 1}
 
@@ -27,13 +29,15 @@ def convert(source: Path, target: Path, precision: str) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         log.forget()
-        status = lib.llama_model_quantize(
-            str(source).encode(), str(part).encode(), ctypes.byref(params)
-        )
+        with deferred():
+            status = lib.llama_model_quantize(
+                str(source).encode(), str(part).encode(), ctypes.byref(params)
+            )
         if status:
             raise ModelError(f"could not write {target}: {log.reason() or f'status {status}'}")
         part.replace(target)
     except OSError as error:
         raise ModelError(f"could not write {target}: {error.strerror}") from error
     finally:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)

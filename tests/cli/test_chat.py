@@ -84,6 +84,18 @@ def test_a_reader_that_leaves_early_is_no_error(tiny_models: Mapping[str, Path])
     assert "error" not in done.stderr
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+@pytest.mark.parametrize("arguments", ["--version", "--help", "drafters", "chat -p hi -n 3 -m {}"])
+def test_a_full_disk_is_no_bug(arguments: str, tiny_models: Mapping[str, Path]) -> None:
+    command = f'"{sys.executable}" -m specctl {arguments.format(tiny_models["clock"])} > /dev/full'
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert "cannot write the output: No space left" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_record_file_replays(tiny_models: Mapping[str, Path], tmp_path: Path) -> None:
     from specctl.metrics import fold
     from specctl.recording import read
@@ -120,6 +132,9 @@ def test_a_broken_template_is_said_and_chatting_goes_on(tiny_models: Mapping[str
         (("--model", "nope.gguf"), 1, "nope.gguf"),
         (("--model", __file__), 1, "not a GGUF"),
         (("--no-such-flag",), 2, "no-such-flag"),
+        (("--n-cpu-moe", "99999999999"), 2, "n-cpu-moe"),
+        (("--repeat-penalty", "1e-300"), 2, "repeat penalty"),
+        (("--prompt", "@invioce.py rename it"), 2, "no file invioce.py"),
     ],
 )
 def test_bad_input_is_told_without_a_traceback(

@@ -186,3 +186,50 @@ def test_names_that_mean_nothing(run: Run) -> None:
         assert done.returncode == 1
         assert "no.gguf" in done.stderr
     assert run("inspect", "hf:a/b").returncode == 2
+
+
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of the hub resolve to nothing."""
+    for name in ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    monkeypatch.setenv("HF_ENDPOINT", "http://no-such-host.invalid")
+
+
+@pytest.mark.usefixtures("no_network")
+def test_plan_of_a_profile_without_network_uses_the_catalogue(run: Run) -> None:
+    done = run("plan", "qwen3-8b:Q4_K_M+draft-simple", "--vram", "24", "--ram", "32")
+    assert done.returncode == 0, done.stderr
+    words = " ".join(done.stdout.split())
+    assert "target of the catalogue (qwen3, Q4_K_M)" in words
+    assert "draft of the catalogue (qwen3, " in words
+    assert "≈ qwen3-8b:Q4_K_M+draft-simple: dimensions and size are the catalogue's" in words
+    assert "cannot be resolved" in words
+    assert "was not checked: that needs both headers" in words
+    weights = next(line for line in done.stdout.splitlines() if line.startswith("    weights"))
+    assert "≈ 4." in weights
+    assert run("plan", "qwen3-8b", "--mtp").returncode == 2
+
+
+@pytest.mark.usefixtures("no_network")
+def test_check_and_plan_without_network_say_it_in_pulls_words(run: Run) -> None:
+    told = []
+    for words in (("check", "qwen3-8b", "qwen3-0.6b"), ("plan", "hf:me/m/m.gguf")):
+        done = run(*words)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "pull the model first, or go online" in done.stderr
+        assert "ConnectError" not in done.stderr
+        told.append(done.stderr.splitlines()[0])
+    assert told[0] == told[1]
+    assert told[0].startswith("error: the name no-such-host.invalid cannot be resolved: ")
+
+
+def test_where_the_network_is_forbidden_check_names_the_switch(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    done = run("check", "qwen3-8b", "qwen3-0.6b")
+    assert done.returncode == 1
+    assert "HF_HUB_OFFLINE forbids it" in done.stderr
+    assert run("plan", "qwen3-8b", "--vram", "24").returncode == 0

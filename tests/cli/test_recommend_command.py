@@ -164,6 +164,56 @@ def test_ask_turns_rules_into_an_answer() -> None:
     assert "ngram-mod" not in done.stdout.split("Not chosen")[0]
 
 
+def test_ask_without_answers_ends_calmly() -> None:
+    done = run("--vram", "16", "--ask")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "Aborted" not in done.stderr
+    assert "no answer, so nothing was ranked" in done.stderr
+
+
+def test_a_gpu_that_holds_nothing_gets_the_answer_for_the_cpu(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    recommend(vram="1", ram="16", top=2)
+    text = " ".join(capsys.readouterr().out.split())
+    assert "Nothing fits the GPU" in text
+    assert "as with --vram 0" in text
+    assert "--gpu-layers 0" in text
+    assert "--explain N" in text
+    recommend(vram="1", ram="16", top=2, as_json=True)
+    row = json.loads(capsys.readouterr().out)["ranked"][0]
+    assert (row["place"], "--gpu-layers 0" in row["run"]) == ("CPU", True)
+
+
+def test_where_nothing_fits_at_all_it_says_so_and_fails() -> None:
+    done = run("--vram", "0", "--ram", "0.3")
+    assert done.returncode == 1
+    assert "Nothing fits." in done.stdout
+    assert "Not chosen, the nearest first:" in done.stdout
+    assert "--explain" not in done.stdout
+    assert "needs" in done.stdout.split("nearest first:")[1].splitlines()[1]
+
+
+def test_all_names_what_the_short_list_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    recommend(vram="0", ram="64")
+    short = capsys.readouterr().out
+    recommend(vram="0", ram="64", all_=True)
+    everything = capsys.readouterr().out
+    assert "models + ngram-mod" in " ".join(short.split())
+    assert "--all" in short
+    assert everything.count("+ ngram-mod:") + everything.count("+ \nngram-mod:") >= 10
+
+
+def test_lookup_rows_are_named_by_what_chat_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    recommend(vram="24", ram="32", use="edit", method="ngram-mod", top=3)
+    text = capsys.readouterr().out
+    ranked = text.split("llama-server")[0]
+    assert "look-up drafting (auto)" in ranked
+    assert "ngram-mod" not in ranked
+    assert "trust high" in " ".join(ranked.split())
+
+
 def test_a_console_without_unicode_gets_no_traceback() -> None:
     done = run("--vram", "16", PYTHONIOENCODING="cp1252", LC_ALL="C", TERM="dumb")
     assert done.returncode == 0, done.stderr
@@ -172,20 +222,34 @@ def test_a_console_without_unicode_gets_no_traceback() -> None:
 
 
 def test_ask_quotes_what_was_measured_here(tmp_path: Path) -> None:
-    row = {"workload": "code-gen", "arm": "draft-simple k 4", "speedup": 1.44, "verdict": "faster"}
+    row = {
+        "workload": "code-gen",
+        "arm": "draft-simple k 4",
+        "speedup": 1.44,
+        "verdict": "faster",
+        "repeats": 3,
+        "coverage": 0.4,
+    }
     plain = {**row, "arm": "plain", "speedup": 1.0}
     chat = {**row, "workload": "chat", "speedup": 0.87, "verdict": "slower"}
     unknown = {**row, "speedup": None}
+    undrafted = {**row, "arm": "ngram-simple", "speedup": 0.72, "coverage": 0.0}
+    chat["repeats"] = 1
     result = {
         "schema": "specctl-bench/1",
         "date": "2026-11-29T10:00:00Z",
         "model": {"file": "m.gguf"},
-        "report": {"rows": [chat, plain, unknown, row]},
+        "machine": {"threads": 1, "load_before": 0.0, "load_after": 1.0},
+        "report": {"rows": [chat, plain, unknown, undrafted, row]},
     }
+    cores = float(os.cpu_count() or 1)
+    for name, load in (("before", {"load_before": cores}), ("after", {"load_after": cores + 1})):
+        busy = {**result, "machine": {"threads": 1, "load_before": 0, "load_after": 0, **load}}
+        (tmp_path / f"2026-11-30-busy-{name}.json").write_text(json.dumps(busy), encoding="utf-8")
     (tmp_path / "2026-11-29-a.json").write_text(json.dumps(result), encoding="utf-8")
     (tmp_path / "2026-11-30-damaged.json").write_text("{", encoding="utf-8")
     assert measured_here("code", tmp_path) == [
-        "draft-simple k 4 on code-gen: 1.44-fold, faster (m.gguf, 2026-11-29)",
-        "draft-simple k 4 on chat: 0.87-fold, slower (m.gguf, 2026-11-29)",
+        "draft-simple k 4 on code-gen: 1.44-fold, faster (3 runs; m.gguf, 2026-11-29)",
+        "draft-simple k 4 on chat: 0.87-fold, slower (one run; m.gguf, 2026-11-29)",
     ]
     assert measured_here("code", tmp_path / "absent")[0].startswith("nothing yet")

@@ -195,9 +195,11 @@ def test_import_of_another_file_by_the_same_name(home: Path) -> None:
     run(store.import_file(put(home / "a" / "mine.gguf")))
     run(store.import_file(put(home / "b" / "mine.gguf")))  # the same content: nothing to do
     with pytest.raises(UsageError, match="already imported"):
-        run(store.import_file(put(home / "c" / "mine.gguf", b"other")))
+        run(store.import_file(put(home / "c" / "mine.gguf", b"GGUF other")))
     with pytest.raises(UsageError, match="no file"):
         run(store.import_file(home / "nowhere.gguf"))
+    with pytest.raises(UsageError, match="not a GGUF"):
+        run(store.import_file(put(home / "page.gguf", b"<!doctype html>")))
 
 
 def test_stored_file_that_lost_its_sidecar_is_hashed_not_fetched(
