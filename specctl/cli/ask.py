@@ -28,7 +28,19 @@ WORKLOADS = {  # specctl bench's texts that are like a use
 
 
 def ask_wish(wish: Wish) -> Wish:
-    """Questions on stderr, answers from stdin; every conclusion says what it rests on."""
+    """Questions on stderr, answers from stdin; every conclusion says what it rests on.
+
+    Raises:
+        typer.Exit: the answers ended before the questions (1), or Ctrl-C (130).
+    """
+    try:
+        return _answers(wish)
+    except (EOFError, KeyboardInterrupt) as end:
+        err().print("\nno answer, so nothing was ranked; without --ask the flags are the answers")
+        raise typer.Exit(130 if isinstance(end, KeyboardInterrupt) else 1) from None
+
+
+def _answers(wish: Wish) -> Wish:
     use = _choice("What for", USES, wish.use)
     temperature = _number("Temperature (0 is greedy)", 0.0)
     users = int(_number("Requests at the same time", 1))
@@ -48,27 +60,45 @@ def ask_wish(wish: Wish) -> Wish:
 
 
 def measured_here(use: str, folder: Path | None = None) -> list[str]:
-    """What `specctl bench` found on this machine: newest first, texts of this use first."""
+    """What `specctl bench` found on this machine: newest first, texts of this use first.
+
+    Not from a run beside other programs, and not of an arm that never drafted: neither says
+    anything of drafting.
+    """
     found: list[tuple[bool, str]] = []
     folder = folder or data_dir() / "bench"
     for path in sorted(folder.glob("*.json"), reverse=True)[:NEWEST]:
         try:
             said: Any = json.loads(path.read_text(encoding="utf-8"))
+            if _was_busy(said["machine"]):
+                continue
             day, model = str(said["date"])[:10], said["model"]["file"]
             found += [
                 (
                     row["workload"] not in WORKLOADS[use],
                     f"{row['arm']} on {row['workload']}: {row['speedup']:.2f}-fold,"
-                    f" {row['verdict']} ({model}, {day})",
+                    f" {row['verdict']} ({_runs(row['repeats'])}; {model}, {day})",
                 )
                 for row in said["report"]["rows"]
-                if row["arm"] != "plain" and row["speedup"] is not None
+                if row["arm"] != "plain" and row["speedup"] is not None and row["coverage"]
             ]
         except (OSError, ValueError, KeyError, TypeError):
             continue  # another schema, or damaged: it says nothing here
     if not found:
         return ["nothing yet; `specctl bench` settles it for your machine and your text"]
     return [line for _, line in sorted(found, key=lambda item: item[0])[:LINES]]
+
+
+def _was_busy(machine: dict[str, Any]) -> bool:
+    """Other programs ran, as specctl bench itself judges it."""
+    from specctl.bench.results import is_busy
+
+    before, after = machine["load_before"] or 0.0, machine["load_after"] or 0.0
+    return is_busy(max(before, after - machine["threads"]))
+
+
+def _runs(repeats: int) -> str:
+    return "one run" if repeats == 1 else f"{repeats} runs"
 
 
 def _rules(use: str, temperature: float, users: int) -> list[tuple[bool, str]]:
@@ -109,4 +139,6 @@ def _number(question: str, default: float) -> float:
 
 
 def _prompt(question: str, default: str) -> str:
-    return str(typer.prompt(question, default=default, err=True)).strip()
+    """Raises EOFError, KeyboardInterrupt; click's own prompt leaves a blank on stdout."""
+    err().print(f"{question} [{default}]: ", end="", markup=False, soft_wrap=True)
+    return input().strip() or default

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -15,14 +16,14 @@ from specctl.cli.ask import ask_wish
 from specctl.cli.render import out
 from specctl.errors import UsageError
 from specctl.hardware.budget import primary_device
-from specctl.hardware.machine import take_snapshot
+from specctl.hardware.machine import Machine, take_snapshot
 from specctl.hardware.simulate import simulate
 from specctl.plan import catalog
 from specctl.plan.budget import NO_GPU, Budget, plan_budget
 from specctl.plan.candidates import SLOW, Configuration, Wish
 from specctl.plan.explain import as_json as to_json
 from specctl.plan.explain import evidence_lines, pull_command, run_command, span
-from specctl.plan.profile import METHODS, USES
+from specctl.plan.profile import LOOKUPS, METHODS, USES
 from specctl.plan.recommend import Recommendation
 from specctl.plan.recommend import recommend as rank
 from specctl.units import GIB, format_bytes, parse_size
@@ -50,11 +51,13 @@ def recommend(
         int | None, typer.Option("--explain", metavar="N", help="Everything about row N.")
     ] = None,
     ask: Annotated[bool, typer.Option("--ask", help="Ask a few questions first.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="All that was not chosen, and why.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Rank whole configurations (target, quant, drafter, K, KV type) that fit this machine.
 
-    Offline, from the built-in catalogue and your own profiles. All speeds are estimates (≈).
+    Offline, from the built-in catalogue and your own profiles. All speeds are estimates (≈). Exit
+    code 0 when anything is proposed, for the CPU too, 1 when nothing is.
     """
     wish = Wish(ctx, use, parse_size(max_download) if max_download else None, licence, method)
     if ask:
@@ -65,18 +68,33 @@ def recommend(
         parse_size(ram) if ram is not None else None,
         gpu,
     )
-    budget = plan_budget(machine, primary_device(machine))
-    result = rank(catalog.load(), budget, wish, top)
+    result = _rank(machine, wish, top)
+    rows = (*result.ranked, *result.elsewhere)
     if as_json:
         print(json.dumps(to_json(result), ensure_ascii=False, indent=2))
-        return
-    rows = (*result.ranked, *result.elsewhere)
-    if explain is not None:
+    elif explain is not None and rows:
         if not 1 <= explain <= len(rows):
             raise UsageError(f"--explain {explain}: there are rows 1 to {len(rows)}")
         _explain(explain, rows[explain - 1], result)
-        return
-    _show(result)
+    else:
+        _show(result, all_)
+    if not rows:
+        raise typer.Exit(1)
+
+
+def _rank(machine: Machine, wish: Wish, top: int) -> Recommendation:
+    """For the GPU; where that holds nothing, what runs on the CPU beside it."""
+    models = catalog.load()
+    budget = plan_budget(machine, primary_device(machine))
+    result = rank(models, budget, wish, top)
+    if result.ranked or result.elsewhere or budget.gpu is None or budget.unified:
+        return result
+    words = (
+        f"Nothing fits the GPU ({budget.name}: {budget.gpu_words} = {format_bytes(budget.gpu)}):"
+        " this is for the CPU, as with --vram 0"
+    )
+    on_cpu = rank(models, replace(plan_budget(machine, None), gpu_words=words), wish, top)
+    return on_cpu if on_cpu.ranked or on_cpu.elsewhere else result
 
 
 def say(text: str, style: str = "") -> None:
@@ -84,27 +102,45 @@ def say(text: str, style: str = "") -> None:
     out().print(text, style=style, markup=False)
 
 
-def _show(result: Recommendation) -> None:
+def _show(result: Recommendation, everything: bool) -> None:
     _head(result.budget, result.wish)
     if not result.ranked:
-        say("\nNothing fits. The nearest:" if result.refused else "\nNothing fits.")
+        say("\n" + _nothing(result))
     _rows(result.ranked, 1)
     if result.ranked:
         best = result.ranked[0]
-        why = "" if best.method == "none" else f"{best.acceptance_source}; "
+        why = "" if best.method == "none" else f"figures: {best.acceptance_source}; "
         say(f"\n1: {why}licence {best.model.licence}")
         for note in best.notes[:2]:
             say(f"   note: {note}", style="dim")
         say(f"   {pull_command(best)}")
-        say(f"   {run_command(best, result.wish.ctx)}")
+        say(f"   {run_command(best, result.wish.ctx, result.budget)}")
     if result.elsewhere:
         say(f"\nRuns {SERVER}:", style="bold")
         _rows(result.elsewhere[:ELSEWHERE], len(result.ranked) + 1)
-    if result.refused:
-        say("\nNot chosen:", style="bold")
-        for refusal in result.refused:
+    refused = result.all_refused if everything else result.refused
+    if refused:
+        shuffled = result.ranked or result.wish.method or everything
+        nearest = "" if shuffled else ", the nearest first"
+        say(f"\nNot chosen{nearest}:", style="bold")
+        for refusal in refused:
             say(f"   {refusal.name}: {refusal.reason}")
-    say("\nMore on row N: specctl recommend … --explain N", style="dim")
+    hints = ["All that was not chosen: specctl recommend … --all"]
+    if result.ranked or result.elsewhere:
+        hints.insert(0, "More on row N: specctl recommend … --explain N")
+    out().print()
+    for hint in hints:
+        say(hint, style="dim")
+
+
+def _nothing(result: Recommendation) -> str:
+    """Why the first list is empty."""
+    method = result.wish.method
+    if result.elsewhere:
+        return f"Nothing {'with ' + method + ' ' if method else ''}for specctl chat."
+    if method is not None:
+        return f"Nothing with {method} both fits and gains enough; leave --method out."
+    return "Nothing fits."
 
 
 def _head(budget: Budget, wish: Wish) -> None:
@@ -173,11 +209,18 @@ def _table(rows: tuple[Configuration, ...], first: int) -> Table:
 
 def _drafter(one: Configuration) -> str:
     words = "no speculation" if one.method == "none" else f"{one.method} K {one.prediction.k}"
+    if looks_up(one):
+        words = "look-up drafting (auto)"
     if one.selection.draft_model is not None:
         words += f" ({one.selection.draft_model.id})"
     if one.kv_type != "f16":
         words += f", KV {one.kv_type}"
     return words + (f", experts of {one.fit.cpu_moe} layers in RAM" if one.fit.cpu_moe else "")
+
+
+def looks_up(one: Configuration) -> bool:
+    """It needs no draft's file: what runs is specctl chat's `auto`, whatever is priced."""
+    return one.in_process and one.method in LOOKUPS
 
 
 def _memory(one: Configuration) -> str:
@@ -234,9 +277,10 @@ def _facts(one: Configuration, result: Recommendation) -> Iterator[tuple[str, li
     speed = [f"plain ≈{_range(prediction.plain, 1)} tok/s"]
     if one.method != "none":
         speed += [
-            f"with {one.method}, K {prediction.k}: ≈{_range(prediction.spec, 1)} tok/s,"
+            f"with {'look-up drafting' if looks_up(one) else one.method}, K {prediction.k}"
+            f" priced: ≈{_range(prediction.spec, 1)} tok/s,"
             f" ≈{_range(prediction.speedup, 2)}-fold",
-            f"from {one.acceptance_source}",
+            f"from: {one.acceptance_source}",
             f"break-even: ≈{_range(prediction.break_even, 2)} accepted per cycle of"
             f" {prediction.k} drafted",
         ]
@@ -245,7 +289,7 @@ def _facts(one: Configuration, result: Recommendation) -> Iterator[tuple[str, li
     yield "Speed (estimates)", speed
     rows = evidence_lines(one, result)
     if rows:
-        yield "Measured by others, numbers as given [trust]", rows
+        yield "Measured by others, numbers as given [trust: H high, M medium, L low]", rows
     yield (
         "Quality",
         [
@@ -269,4 +313,10 @@ def _facts(one: Configuration, result: Recommendation) -> Iterator[tuple[str, li
     if others:
         yield "Not chosen of this model", others
     where = "specctl chat" if one.in_process else SERVER
-    yield f"Next (runs {where})", [pull_command(one), run_command(one, result.wish.ctx)]
+    yield (
+        f"Next (runs {where})",
+        [
+            pull_command(one),
+            run_command(one, result.wish.ctx, result.budget),
+        ],
+    )

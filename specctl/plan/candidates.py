@@ -294,10 +294,16 @@ def _notes(selection: Selection, kv_type: str, found: Fit) -> Iterator[str]:
         yield f"KV cache in {kv_type} to fit this context; it can cost acceptance"
     if model.shape is not None and model.shape.is_hybrid and selection.method == "none":
         yield "recurrent state: drafting for it needs llama-server, specctl chat runs it plain"
+    elif selection.method == "none":
+        yield (
+            "without --spec-type none, specctl chat runs `auto`, which drafts by look-up only "
+            "where that pays on this machine"
+        )
     if selection.method == "ngram-mod" and selection.in_process:
         yield (
-            "specctl chat looks drafts up by `auto` (any length of match, as long as it pays): no "
-            "evidence exists for it but specctl bench; the speed is that of other n-gram drafters"
+            "specctl chat looks drafts up by `auto`, as long as it pays here: for auto itself no "
+            "evidence exists but specctl bench; the figures are those of n-gram drafters in the "
+            "evidence"
         )
     if selection.draft is not None and "unmeasured" in selection.draft.status:
         yield "the pair has one vocabulary, but nobody measured it"

@@ -55,10 +55,10 @@ class Selection:
     @property
     def pull_name(self) -> str:
         """What makes `specctl pull` fetch these files and no draft beside them."""
-        brings_more = self.method == "none" and any(
-            draft.method not in LOOKUPS for draft in self.model.drafts
-        )
-        return self.name + ("+none" if brings_more else "")
+        if self.method != "none" and self.method not in LOOKUPS:
+            return self.name
+        brings_more = any(draft.method not in LOOKUPS for draft in self.model.drafts)
+        return self.target_name + ("+none" if brings_more else "")
 
     @property
     def in_process(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from specctl.plan.acceptance import evidence_rows
+from specctl.plan.budget import NO_GPU, Budget
 from specctl.plan.candidates import Configuration
 from specctl.plan.outlook import device_class
 from specctl.plan.profile import Evidence
@@ -19,9 +20,16 @@ def pull_command(one: Configuration) -> str:
     return f"specctl pull {one.selection.pull_name}"
 
 
-def run_command(one: Configuration, ctx: int) -> str:
-    """What runs it: specctl chat, or llama-server for methods that specctl cannot run yet."""
-    return _chat(one, ctx) if one.in_process else _server(one, ctx)
+def run_command(one: Configuration, ctx: int, budget: Budget | None = None) -> str:
+    """What runs it: specctl chat, or llama-server for methods that specctl cannot run yet.
+
+    `budget`: the machine's, so that what is meant for the CPU beside a GPU says so.
+    """
+    command = _chat(one, ctx) if one.in_process else _server(one, ctx)
+    if budget is None or budget.gpu_words == NO_GPU or one.fit.place != "CPU":
+        return command
+    draft = " --draft-gpu-layers 0" if one.in_process and one.selection.draft_file else ""
+    return f"{command} --gpu-layers 0{draft}"
 
 
 def _chat(one: Configuration, ctx: int) -> str:
@@ -43,7 +51,12 @@ def _server(one: Configuration, ctx: int) -> str:
     parts = [f"llama-server -m {file.names[0].rsplit('/', 1)[-1]} -c {ctx} --parallel 1"]
     if draft is not None:
         parts.append(f"-md {draft.names[0].rsplit('/', 1)[-1]}")
-    parts.append(f"--spec-type {one.method} --spec-draft-n-max {one.prediction.k}")
+    parts.append(f"--spec-type {one.method}")
+    k = one.prediction.k
+    if one.method == "ngram-mod":  # its least length is 48 unless told
+        parts.append(f"--spec-ngram-mod-n-max {k} --spec-ngram-mod-n-min {k}")
+    else:
+        parts.append(f"--spec-draft-n-max {k}")
     if one.kv_type != "f16":
         parts.append(f"-ctk {one.kv_type} -ctv {one.kv_type}")
     if one.fit.cpu_moe:
@@ -120,7 +133,7 @@ def _row(one: Configuration, result: Recommendation) -> dict[str, Any]:
         "licence": model.licence,
         "notes": one.notes,
         "pull": pull_command(one),
-        "run": run_command(one, result.wish.ctx),
+        "run": run_command(one, result.wish.ctx, result.budget),
     }
 
 

@@ -24,9 +24,13 @@ from specctl.plan.catalog import Catalog
 from specctl.plan.profile import IN_PROCESS, METHODS, USES
 from specctl.plan.speed import middle
 
-SMALL_GAIN = 1.1  # under this middle speed-up another engine is not worth setting up
+# A drafter is part of a row only from this middle of its predicted range on, whatever the method:
+# in specctl chat, and where another engine would have to be set up for it. Judgements.
+LEAST_GAIN = 1.05
+LEAST_GAIN_ELSEWHERE = 1.10
 NOT_CHOSEN = 8
 NAMES = 3  # of those that share one reason
+MANY = 10  # so many names are a count
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,7 @@ def recommend(catalog: Catalog, budget: Budget, wish: Wish, top: int = 8) -> Rec
     return Recommendation(
         ranked=tuple(with_context(one, budget, wish) for one in ranked),
         elsewhere=tuple(elsewhere[:top]),
-        refused=_notable([*refused, *older], shown, ranked),
+        refused=_notable(_of_method([*refused, *older], wish.method), shown, ranked, wish),
         all_refused=(*refused, *older),
         budget=budget,
         wish=wish,
@@ -127,7 +131,7 @@ def _without_older(
 def _worth_showing(
     found: list[Configuration], budget: Budget, wish: Wish
 ) -> tuple[list[Configuration], list[Refusal]]:
-    """Drop drafting that gained nothing where it was measured, or leaves too little context."""
+    """Drop drafting whose expected gain is too small, or that leaves too little context."""
     plain = {one.model.id: one for one in found if one.method == "none"}
     keep: list[Configuration] = []
     refused: list[Refusal] = []
@@ -145,16 +149,24 @@ def _worth_showing(
 def _why_useless(
     one: Configuration, plain: Configuration | None, budget: Budget, wish: Wish
 ) -> str | None:
-    if one.in_process and one.method != "draft-simple":
+    if one.method == "none":
         return None
     low, high = one.prediction.speedup
-    if middle((low, high)) < (1.0 if one.in_process else SMALL_GAIN):
-        what = "no gain shown on MoE" if one.model.is_moe else "no gain to expect"
-        return f"{what}: ≈{low:.2f} to {high:.2f}-fold"
+    least = LEAST_GAIN if one.in_process else LEAST_GAIN_ELSEWHERE
+    if middle((low, high)) < least:
+        what = "a drafter" if one.in_process else "llama-server"
+        return (
+            f"too little gain to expect: ≈{low:.2f} to {high:.2f}-fold, its middle under the"
+            f" {least:.2f} from which {what} is proposed"
+        )
     if one.in_process or plain is None or one.usable_ctx >= ROOMY_CTX:
         return None
-    if with_context(plain, budget, wish).usable_ctx > one.usable_ctx:
-        return f"{one.usable_ctx // 1024} K context left"
+    without = with_context(plain, budget, wish).usable_ctx
+    if without > one.usable_ctx:
+        return (
+            f"at most {one.usable_ctx // 1024} K of context fit with it, {without // 1024} K"
+            f" without; llama-server is proposed from {ROOMY_CTX // 1024} K up"
+        )
     return None
 
 
@@ -171,16 +183,28 @@ def _diverse(found: Iterable[Configuration], top: int) -> tuple[Configuration, .
     return tuple(sorted(chosen, key=lambda one: one.sort_key))
 
 
+def _of_method(refused: list[Refusal], method: str | None) -> list[Refusal]:
+    """Where one method was asked for, what was left out of it; names end with `+ METHOD`."""
+    if method in (None, "none"):
+        return refused
+    return [one for one in refused if one.name.endswith(f" + {method}")]
+
+
 def _notable(
-    refused: Iterable[Refusal], shown: set[str], ranked: tuple[Configuration, ...]
+    refused: Iterable[Refusal], shown: set[str], ranked: tuple[Configuration, ...], wish: Wish
 ) -> tuple[Refusal, ...]:
     """Those a reader would ask for: of the models shown, or as good as the best of them.
 
-    Reasons other than memory first, then what nearly fits. Those with one reason become one.
+    Reasons other than memory first, then what nearly fits; where nothing fits, that first. Those
+    with one reason become one.
     """
     least = ranked[0].quality if ranked else 0.0
     names: dict[str, list[Refusal]] = {}
-    for one in sorted(refused, key=lambda one: (one.lacking, -one.quality)):
+
+    def order(one: Refusal) -> tuple[bool, int, float]:
+        return not (ranked or wish.method or one.lacking), one.lacking, -one.quality
+
+    for one in sorted(refused, key=order):
         if one.quality >= least or one.model in shown:
             names.setdefault(one.reason, []).append(one)
     merged = [replace(same[0], name=_together(same)) for same in names.values()]
@@ -188,7 +212,10 @@ def _notable(
 
 
 def _together(same: list[Refusal]) -> str:
-    """`A, B, C and 4 more`."""
+    """`A, B, C and 4 more`; from ten on only how many."""
     names = list(dict.fromkeys(one.name for one in same))
+    if len(names) >= MANY:
+        methods = {name.partition(" + ")[2] for name in names} - {""}
+        return f"{len(names)} models" + (f" + {' or '.join(sorted(methods))}" if methods else "")
     more = len(names) - NAMES
     return ", ".join(names[:NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 
 from specctl.cli.ask import measured_here
 from specctl.cli.recommend import recommend
@@ -170,6 +171,19 @@ def test_ask_without_answers_ends_calmly() -> None:
     assert done.stdout == ""
     assert "Aborted" not in done.stderr
     assert "no answer, so nothing was ranked" in done.stderr
+
+
+def test_ctrl_c_at_a_question_ends_with_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop() -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("builtins.input", stop)
+    with pytest.raises(typer.Exit) as ended:
+        recommend(vram="16", ask=True)
+    assert ended.value.exit_code == 130
+    assert "nothing was ranked" in capsys.readouterr().err
 
 
 def test_a_gpu_that_holds_nothing_gets_the_answer_for_the_cpu(

@@ -17,8 +17,8 @@ from specctl.plan.candidates import SLOW, Configuration, Wish, held_parts
 from specctl.plan.catalog import Catalog, load
 from specctl.plan.explain import as_json, evidence_lines, pull_command, run_command
 from specctl.plan.memory import estimate
-from specctl.plan.profile import IN_PROCESS, USES, Draft, Model, ModelFile
-from specctl.plan.recommend import LEAST_GAIN, LEAST_GAIN_ELSEWHERE, Recommendation, recommend
+from specctl.plan.profile import IN_PROCESS, Draft, Model, ModelFile
+from specctl.plan.recommend import Recommendation, recommend
 from specctl.plan.speed import Pace, middle
 from specctl.units import GIB, MIB
 
@@ -136,71 +136,6 @@ def test_what_chat_does_instead_of_ngram_mod_is_said(catalog: Catalog) -> None:
         assert len(one.selection.files) == 1
     with pytest.raises(UsageError, match="nothing was measured that predicts auto"):
         recommend(catalog, gpu_budget(16), Wish(method="auto"))
-
-
-@pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("machine", [4, 24, "cpu"])
-def test_one_range_is_never_both_proposed_and_refused(
-    catalog: Catalog, machine: float | str, use: str
-) -> None:
-    """The rule of the least gain holds for every method; nothing is refused that passes it."""
-    budget = cpu_budget(64) if machine == "cpu" else gpu_budget(float(machine))
-    result = recommend(catalog, budget, Wish(use=use), top=200)
-    for rows, least in ((result.ranked, LEAST_GAIN), (result.elsewhere, LEAST_GAIN_ELSEWHERE)):
-        drafted = [one for one in rows if one.method != "none"]
-        assert all(middle(one.prediction.speedup) >= least for one in drafted)
-    said = [re.search(r"≈([\d.]+) to ([\d.]+)-fold", r.reason) for r in result.all_refused]
-    for low, high in (map(float, found.groups()) for found in said if found):
-        assert middle((low, high)) < LEAST_GAIN_ELSEWHERE + 0.01
-    if use == "chat":
-        assert not any(one.method == "ngram-mod" for one in result.ranked)
-        assert any("+ ngram-mod" in r.name and "1.05" in r.reason for r in result.all_refused)
-
-
-def test_plain_rows_say_what_auto_does(catalog: Catalog) -> None:
-    rows = recommend(catalog, gpu_budget(8), Wish(), top=20).ranked
-    plain = [one for one in rows if one.model.shape and not one.model.shape.is_hybrid]
-    assert plain
-    for one in plain:
-        assert "--spec-type none" in run_command(one, 8192)
-        assert any("runs `auto`" in note for note in one.notes)
-
-
-def test_a_method_that_gains_too_little_says_so(catalog: Catalog) -> None:
-    result = recommend(catalog, gpu_budget(16), Wish(method="ngram-mod"))
-    assert result.ranked == ()
-    assert result.refused
-    assert all("+ ngram-mod" in one.name for one in result.refused)
-    assert "too little gain" in result.refused[0].reason
-
-
-def test_ngram_mod_for_llama_server_may_draft_as_few_as_it_was_priced_with(
-    catalog: Catalog,
-) -> None:
-    """Its least length there is 48: with 8 at most it would never draft."""
-    rows = recommend(catalog, cpu_budget(), Wish(method="ngram-mod", use="code")).elsewhere
-    assert rows
-    for one in rows:
-        k = one.prediction.k
-        assert f"--spec-ngram-mod-n-max {k} --spec-ngram-mod-n-min {k}" in run_command(one, 8192)
-
-
-def test_ten_names_with_one_reason_are_a_count(catalog: Catalog) -> None:
-    result = recommend(catalog, cpu_budget(64), Wish(), top=30)
-    (many,) = [r.name for r in result.refused if "1.05" in r.reason]
-    assert re.fullmatch(r"\d\d models \+ ngram-mod", many)
-    least = sum("1.05" in r.reason and "ngram-mod" in r.name for r in result.all_refused)
-    assert 10 <= int(many.split()[0]) <= least
-
-
-def test_sources_name_trust_in_words(catalog: Catalog) -> None:
-    for use in USES:
-        for machine in (cpu_budget(64), gpu_budget(24)):
-            result = recommend(catalog, machine, Wish(use=use), top=50)
-            for one in (*result.ranked, *result.elsewhere):
-                assert not re.search(r"\([HML](/[HML])*\)", one.acceptance_source)
-                if one.method != "none" and one.method != "ngram-mod":
-                    assert "trust " in one.acceptance_source
 
 
 def test_mtp_is_offered_for_llama_server_only(answers: dict[object, Recommendation]) -> None:
@@ -354,8 +289,7 @@ def test_context_left_is_a_reason_in_16_gib(answers: dict[object, Recommendation
     reasons = [r.reason for r in answers[16].all_refused if r.name.endswith("draft-mtp")]
     assert any(
         re.fullmatch(
-            r"with it at most \d+ K of context fit, without it \d+ K; under 16 K it is not proposed",
-            reason,
+            r"at most \d+ K of context fit with it, \d+ K without; .* from 16 K up", reason
         )
         for reason in reasons
     )
