@@ -12,6 +12,7 @@ from rich.text import Text
 
 from specctl.cli import options as o
 from specctl.cli.render import err, out
+from specctl.errors import HubError
 from specctl.gguf.facts import ModelFacts, facts_of_source
 from specctl.gguf.shape import Shape
 from specctl.gguf.source import RemoteSource, Traffic, open_source
@@ -32,10 +33,38 @@ def load_facts(name: str) -> tuple[ModelFacts, Traffic | None]:
 
 
 def facts_at(place: str) -> tuple[ModelFacts, Traffic | None]:
-    """Facts of a path or of `hf:owner/repo/file.gguf`."""
-    with open_source(place) as source:
-        facts = facts_of_source(source)
-        return facts, source.traffic if isinstance(source, RemoteSource) else None
+    """Facts of a path or of `hf:owner/repo/file.gguf`.
+
+    Raises:
+        NetworkError: the hub cannot be reached, in `pull`'s words; OfflineError: it may not be.
+        HubError: any other refusal of the hub. GgufError, ModelError: of the file.
+    """
+    try:
+        with open_source(place) as source:
+            facts = facts_of_source(source)
+            return facts, source.traffic if isinstance(source, RemoteSource) else None
+    except HubError as error:
+        raise _in_words_of_pull(error, place) from error
+
+
+def _in_words_of_pull(error: HubError, place: str) -> HubError:
+    """One fault of the network is told in one way, whichever command meets it."""
+    from specctl.hub.errors import NetworkError, OfflineError
+    from specctl.hub.refusals import explain_transport
+    from specctl.hub.remote import hub_from_environment
+
+    hub = hub_from_environment()
+    if hub.offline:
+        return OfflineError(
+            f"the header of {place} would have to be read on the hub, and {hub.offline} forbids it",
+            "pull the model first, or go online",
+        )
+    cause = error.__cause__
+    if not isinstance(cause, Exception):
+        return error  # the hub answered, and refused
+    said = explain_transport(cause, hub)
+    hint = f"pull the model first, or go online: {said.hint}"
+    return type(said)(said.message, hint) if isinstance(said, NetworkError) else said
 
 
 def inspect(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import typer
@@ -13,13 +13,17 @@ from rich.text import Text
 from specctl.cli import options as o
 from specctl.cli.inspect import facts_at
 from specctl.cli.render import out
-from specctl.errors import ModelError, UsageError
+from specctl.errors import ModelError, SpecctlError, UsageError
 from specctl.gguf.facts import ModelFacts
 from specctl.gguf.pair import check_pair
 from specctl.hardware.budget import memory_budget, primary_device
 from specctl.hardware.device import Device
 from specctl.hardware.machine import Machine, take_snapshot
 from specctl.hardware.simulate import simulate
+from specctl.hub.errors import NetworkError, OfflineError
+from specctl.plan import catalog
+from specctl.plan.budget import Held
+from specctl.plan.candidates import held_parts
 from specctl.plan.memory import Memory
 from specctl.plan.placement import Budget, Need, Placement, largest_ctx, place, to_settings
 from specctl.resolve import header_places
@@ -49,27 +53,78 @@ def plan(
         raise UsageError(f"a context of {ctx} tokens cannot be", "32 or more")
     if not 1 <= k <= 1024:
         raise UsageError(f"k {k} is not in 1 … 1024")
-    place_of_target, beside = header_places(model)
-    if draft:
-        beside = header_places(draft)[0]
-    target_facts = _runnable(place_of_target)
-    draft_facts = _runnable(beside) if beside else None
+    target_side, draft_side = _sides(model, draft, kv_type, draft_kv_type, mtp)
     card, memory = (None if text is None else parse_size(text) for text in (vram, ram))
     machine = simulate(take_snapshot(), card, memory, gpu)
     device = primary_device(machine)
     budget, words = machine_budget(machine, device)
-    if mtp and target_facts.mtp != "embedded":
-        raise UsageError(f"{model} has no MTP head in it", "leave --mtp out")
-    target = _need(target_facts, kv_type, mtp)
-    extra = _need(draft_facts, draft_kv_type) if draft_facts else None
-    notes = _pair_notes(target_facts, draft_facts)
-    found = place(target, extra, budget, ctx, k=k)
+    notes = _pair_notes(target_side, draft_side)
+    found = place(target_side.need, draft_side.need if draft_side else None, budget, ctx, k=k)
     if as_json:
         print(json.dumps(placement_json(found, words, notes)))
     else:
-        _show(found, machine, words, notes, target_facts, draft_facts, k)
+        _show(found, machine, words, notes, target_side, draft_side, k)
     if not found.fits:
         raise typer.Exit(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A target or a draft to place; `facts` None: its header could not be read, this is a guess."""
+
+    label: str
+    need: Need
+    notes: tuple[str, ...]
+    facts: ModelFacts | None = None
+
+
+def _sides(
+    model: str, draft: str | None, kv_type: str, draft_kv_type: str, mtp: bool
+) -> tuple[Side, Side | None]:
+    """From the headers; without a network from the catalogue, where it has the dimensions."""
+    place_of_target, beside = header_places(model)
+    if draft:
+        beside = header_places(draft)[0]
+
+    def side(name: str, where: str, own_draft: bool) -> Side:
+        types = draft_kv_type if name != model or own_draft else kv_type
+        with_mtp = mtp and not own_draft and name == model
+        try:
+            facts = _runnable(where)
+        except (NetworkError, OfflineError) as error:
+            known = _catalogued(name, own_draft, types, with_mtp, error)
+            if known is None:
+                raise
+            return known
+        if with_mtp and facts.mtp != "embedded":
+            raise UsageError(f"{model} has no MTP head in it", "leave --mtp out")
+        label = f"{facts.arch}, {facts.quant}"
+        return Side(label, _need(facts, types, with_mtp), facts.notes, facts)
+
+    target = side(model, place_of_target, False)
+    return target, side(draft or model, beside, draft is None) if beside else None
+
+
+def _catalogued(
+    name: str, own_draft: bool, kv_type: str, mtp: bool, why: SpecctlError
+) -> Side | None:
+    """Shape and size of a profile, as `recommend` prices it; None where it does not have both."""
+    if name.startswith("hf:"):
+        return None
+    selection = catalog.load().select(name)
+    held: Held | None = None
+    if selection.model.shape is not None and selection.file.size is not None:
+        held = held_parts(selection)[1 if own_draft else 0]
+    if held is None:
+        return None
+    if mtp and not selection.file.mtp:
+        raise UsageError(f"{name} has no MTP head in it", "leave --mtp out")
+    small = selection.draft_file if own_draft else selection.file
+    assert small is not None  # held_parts found it
+    what = f"{small.repo}/{small.names[0]}" if own_draft else name
+    note = f"≈ {what}: dimensions and size are the catalogue's, since {why.message}"
+    need = Need(held.shape, held.weights, kv_type, kv_type, mtp=mtp, encoder=held.encoder)
+    return Side(f"{held.shape.arch}, {small.quant}", need, (note,))
 
 
 def machine_budget(machine: Machine, device: Device | None) -> tuple[Budget, tuple[str, str]]:
@@ -108,13 +163,14 @@ def _need(facts: ModelFacts, kv_type: str, mtp: bool = False) -> Need:
     )
 
 
-def _pair_notes(target: ModelFacts, draft: ModelFacts | None) -> tuple[str, ...]:
-    notes = target.notes
+def _pair_notes(target: Side, draft: Side | None) -> tuple[str, ...]:
     if draft is None:
-        return notes
-    found = check_pair(target, draft)
-    bad = tuple(finding.text for finding in found.findings if finding.level != "note")
-    return notes + draft.notes + bad
+        return target.notes
+    notes = tuple(dict.fromkeys(target.notes + draft.notes))
+    if target.facts is None or draft.facts is None:
+        return (*notes, "whether the two fit together was not checked: that needs both headers")
+    found = check_pair(target.facts, draft.facts)
+    return notes + tuple(finding.text for finding in found.findings if finding.level != "note")
 
 
 def placement_json(found: Placement, words: tuple[str, str], notes: tuple[str, ...]) -> Any:
@@ -139,8 +195,8 @@ def _show(
     machine: Machine,
     words: tuple[str, str],
     notes: tuple[str, ...],
-    target: ModelFacts,
-    draft: ModelFacts | None,
+    target: Side,
+    draft: Side | None,
     k: int,
 ) -> None:
     if machine.simulated:
@@ -191,7 +247,7 @@ def _flags(found: Placement) -> str:
     return "specctl chat … " + " ".join(flags)
 
 
-def _table(found: Placement, target: ModelFacts, draft: ModelFacts | None) -> Table:
+def _table(found: Placement, target: Side, draft: Side | None) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2))
     table.add_column("")
     table.add_column("GPU", justify="right")
@@ -204,12 +260,12 @@ def _table(found: Placement, target: ModelFacts, draft: ModelFacts | None) -> Ta
     return table
 
 
-def _add(table: Table, role: str, facts: ModelFacts, memory: Memory) -> None:
-    table.add_row(Text(f"{role} ({facts.arch}, {facts.quant})", "bold"), "", "")
+def _add(table: Table, role: str, side: Side, memory: Memory) -> None:
+    guessed = " of the catalogue" if side.facts is None else ""
+    table.add_row(Text(f"{role}{guessed} ({side.label})", "bold"), "", "")
     for part in memory.parts:
-        table.add_row(
-            f"  {part.name}", _cell(part.device, part.exact), _cell(part.host, part.exact)
-        )
+        exact = part.exact and side.facts is not None
+        table.add_row(f"  {part.name}", _cell(part.device, exact), _cell(part.host, exact))
 
 
 def _cell(size: int, exact: bool) -> str:
