@@ -150,7 +150,11 @@ def load(user: Path | None = None) -> Catalog:
     models = {model.id: model for model in _built_in()}
     folder = config_dir() / "profiles" if user is None else user
     for path in sorted(folder.glob("*.toml")) if folder.is_dir() else ():
-        models.update((model.id, model) for model in read_profile(path))
+        try:
+            models.update((model.id, model) for model in read_profile(path))
+        except ProfileError as error:
+            hint = error.hint or "fix this profile of yours, or move it out of the folder"
+            raise ProfileError(error.message, hint) from error
     for model in models.values():
         for draft in model.drafts:
             if draft.model is not None and draft.model not in models:
