@@ -54,6 +54,8 @@ class Talk:
         self._colour = use_colour(manner.no_color)
         if session.template.warning:
             self.note(session.template.warning)
+        if manner.think is not None and not session.template.knows_thinking:
+            self.note("--think changes nothing: this model's template has no such switch")
         for line in session.notes:
             self.note(line)
 

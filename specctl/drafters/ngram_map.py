@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from specctl.drafters.base import Draft, Outcome, nothing
@@ -15,7 +16,7 @@ _OCCURRENCES = 16  # the latest ones that vote
 _DOMINANT = 2  # times as often as all other continuations together
 
 
-class _NgramMap(Lookup):
+class _NgramMap(Lookup, ABC):
     """The last `size_n` tokens are a key; per key and value a draft length is learned.
 
     It starts at `size_m`; a draft cut short by the target sets it to what was accepted (at least
@@ -76,8 +77,9 @@ class _NgramMap(Lookup):
         self._drafted = (*self._index.text[start:], found[0])
         return found[: self._lengths.get(self._drafted, self._settings.size_m)]
 
+    @abstractmethod
     def _follow(self, start: int, most: int) -> tuple[int, ...]:
-        raise NotImplementedError
+        """What the key at `start` proposes, at most `most` tokens."""
 
     def _learn(self, drafted: int, accepted: int) -> None:
         before = self._lengths.pop(self._drafted, self._settings.size_m)

@@ -56,14 +56,12 @@ class Model:
         self._vocab = lib.llama_model_get_vocab(self.handle)
         self.n_vocab: int = lib.llama_vocab_n_tokens(self._vocab)
         self.n_ctx_train: int = lib.llama_model_n_ctx_train(self.handle)
-        self.n_layer: int = lib.llama_model_n_layer(self.handle)
         self.n_swa: int = lib.llama_model_n_swa(self.handle)
         # A recurrent state cannot give up rejected tokens as a KV cache can.
         self.can_cut = not (
             lib.llama_model_is_recurrent(self.handle) or lib.llama_model_is_hybrid(self.handle)
         )
         self.has_decoder = bool(lib.llama_model_has_decoder(self.handle))
-        self.size_bytes: int = lib.llama_model_size(self.handle)
         self._pieces: dict[int, bytes] = {}
         self._is_eog: dict[int, bool] = {}
 

@@ -147,6 +147,14 @@ def test_bad_input_is_told_without_a_traceback(
     assert "Traceback" not in done.stderr
 
 
+def test_a_switch_that_the_template_does_not_have_is_said(
+    tiny_models: Mapping[str, Path],
+) -> None:
+    done = run("chat", "-m", str(tiny_models["clock"]), "-n", "4", "--think", "on", text="amber")
+    assert done.returncode == 0, done.stderr
+    assert "--think changes nothing" in done.stderr
+
+
 def test_a_draft_of_another_vocabulary_is_refused(tiny_models: Mapping[str, Path]) -> None:
     done = run(
         *("chat", "-m", str(tiny_models["clock"]), "--spec-type", "draft-simple"),
