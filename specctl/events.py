@@ -34,7 +34,10 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """What is about to run, and how."""
+    """What is about to run, and how.
+
+    `message` is the user's own, where a chat asks; `thinking`: the prompt left a think tag open.
+    """
 
     model: str
     draft_model: str | None
@@ -47,6 +50,8 @@ class Started:
     seed: int
     unix_time: float
     notes: tuple[str, ...] = ()
+    message: str = ""
+    thinking: bool = False
     schema: int = SCHEMA
 
 
@@ -65,7 +70,8 @@ class Cycle:
 
     `drafted` is empty for plain decoding. `emitted` is what reached the answer: the accepted
     tokens and the target's own, fewer where the generation stops inside the cycle. `text` is what
-    can be shown now (UTF-8 and stop strings may hold some back). Times: `t_d` everything the
+    can be shown now (UTF-8 and stop strings may hold some back), `rejected` the text of the drafted
+    tokens that did not stand. Times: `t_d` everything the
     drafter did, `t_v` the target's pass, `t_o` the rest, `t_native` the share of them spent inside
     llama.cpp; `t_1` is the plain-step estimate in force (None until measured). `n_past` is the
     context length before the cycle; `clock` is seconds since `Started`, at the cycle's end.
@@ -90,6 +96,7 @@ class Cycle:
     pieces: tuple[
         str, ...
     ] = ()  # `text`, cut at token borders: pieces[i] became showable at token i
+    rejected: str = ""
 
     @property
     def t_c(self) -> float:

@@ -1,4 +1,4 @@
-"""Bytes, rates and durations as text. Sizes are binary and printed so (KiB, MiB, GiB)."""
+"""Figures, bytes and durations as text. Sizes are binary and printed so (KiB, MiB, GiB)."""
 
 from __future__ import annotations
 
@@ -37,6 +37,16 @@ def format_seconds(seconds: float) -> str:
         return f"{minutes} min {rest:02d} s"
     hours, minutes = divmod(round(seconds / 60), 60)
     return f"{hours} h {minutes:02d} min"
+
+
+def number(value: float | None, form: str = ".2f", unit: str = "") -> str:
+    """A figure, or `–` for what is not known."""
+    return "–" if value is None else f"{value:{form}}{unit}"
+
+
+def percent(value: float | None) -> str:
+    """`0.725` → `72 %`; `–` for what is not known."""
+    return "–" if value is None else f"{value * 100:.0f} %"
 
 
 def parse_size(text: str) -> int:

@@ -19,8 +19,7 @@ from specctl.bench.conduct import Checking, Opened
 from specctl.bench.report import NOTABLE, ONE_RUN_BAND, PromptSpeed, Report, Row, Speed
 from specctl.bench.results import is_busy
 from specctl.bench.run import BenchPlan, Calibration, RunDone
-from specctl.cli.render import number, percent
-from specctl.units import format_seconds
+from specctl.units import format_seconds, number, percent
 
 WIDE = 96  # columns from which the workload gets a column of its own
 LINE_EVERY = 10.0  # seconds between progress lines where there is no terminal

@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from specctl.cli.render import number, percent
 from specctl.errors import UsageError
 from specctl.metrics import RULE_OF_THUMB
-from specctl.units import format_seconds
+from specctl.units import format_seconds, number, percent
 
 if TYPE_CHECKING:
     from specctl.cli.talk import Talk

@@ -8,10 +8,10 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from specctl.cli.render import number, percent
 from specctl.engine.thinking import ThinkSplitter
 from specctl.events import Cycle, Finished, Record
 from specctl.metrics import Totals
+from specctl.units import number, percent
 
 _TINTS = {"draft-simple": "32", "ngram-simple": "36", "ngram-suffix": "36", "ngram-mod": "34"}
 _OTHER_TINT = "35"

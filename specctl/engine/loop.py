@@ -122,6 +122,7 @@ def _cycle(run: Run) -> Cycle:
         clock=end - run.started,
         decision=decision,
         pieces=pieces,
+        rejected=run.assembler.text(draft.tokens[verdict.accepted :]),
     )
 
 

@@ -24,6 +24,10 @@ class Assembler:
         self._held += self._decoder.decode(self._piece(token))
         return self._release()
 
+    def text(self, tokens: Sequence[int]) -> str:
+        """Text of tokens that are not part of the stream; incomplete characters become �."""
+        return b"".join(map(self._piece, tokens)).decode("utf-8", "replace")
+
     def finish(self) -> str:
         """What was held back and is no stop string after all; an incomplete character becomes �."""
         if self.stopped:
