@@ -1,0 +1,1 @@
+"""The full screen. It takes events and shows them; it never meets an engine."""

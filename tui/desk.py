@@ -1,0 +1,74 @@
+"""What the live screen asks of whoever runs the model: the only interface to an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from specctl.tui.messages import Event
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Load the models."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Answer a message."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Take the last answer back and answer its message anew, with another seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A slash command, `/k 4`."""
+
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Draft or sample otherwise from the next cycle on; None leaves a value as it is.
+
+    `k` 0 means: as each drafter likes.
+    """
+
+    spec_types: tuple[str, ...] | None = None
+    k: int | None = None
+    temperature: float | None = None
+
+
+Job = Open | Ask | Again | Command | Change
+
+
+class Desk(Protocol):
+    """Does jobs, one after the other, as iterators of events. Never raises for what a user did.
+
+    `do` is called from one worker thread only; everything else from the screen's, at any time.
+    """
+
+    def do(self, job: Job) -> Iterator[Event]:
+        """The events of one job. A failure is a `Note` of kind error."""
+
+    def change(self, change: Change) -> None:
+        """In force from the next cycle of a running `Ask`; its events come out of that job."""
+
+    def stop(self) -> None:
+        """End the running answer within one cycle; its text is kept."""
+
+    def record(self) -> Path | None:
+        """Start recording to a new file (its path), or stop (None)."""
+
+    def drafters(self) -> tuple[tuple[str, ...], ...]:
+        """Chains of spec types to choose from, the one of the start first."""
+
+    def close(self) -> None:
+        """Free everything; waits for a running cycle."""

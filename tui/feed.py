@@ -1,0 +1,85 @@
+"""A thread that drains iterators of events, and a buffer the screen empties at its own pace.
+
+The engine is never slowed by the screen: the thread only appends. The screen takes all that has
+come, at most `RATE` times per second.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from specctl.errors import SpecctlError
+from specctl.tui.messages import Event, Note
+
+RATE = 15.0  # times per second that a screen looks for new events
+
+
+class Feed:
+    """Runs jobs one after the other in a thread of its own.
+
+    `take()` returns what has come since the last call, in order. `busy` is true while a job runs
+    or waits. A job that raises ends with an error note, never silently.
+    """
+
+    def __init__(self) -> None:
+        self._events: deque[Event] = deque()
+        self._jobs: queue.SimpleQueue[Callable[[], Iterator[Event]] | None] = queue.SimpleQueue()
+        self._waiting = 0
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
+        self._thread.start()
+
+    @property
+    def busy(self) -> bool:
+        """A job runs or waits."""
+        return self._waiting > 0
+
+    def submit(self, job: Callable[[], Iterator[Event]]) -> None:
+        """Run `job()` after those before it."""
+        with self._lock:
+            self._waiting += 1
+        self._jobs.put(job)
+
+    def put(self, event: Event) -> None:
+        """An event from elsewhere (gauges, notes)."""
+        self._events.append(event)
+
+    def take(self) -> list[Event]:
+        """All events since the last call."""
+        taken: list[Event] = []
+        try:
+            while True:
+                taken.append(self._events.popleft())
+        except IndexError:
+            return taken
+
+    def close(self, seconds: float = 5.0) -> bool:
+        """End after the running job; false if it has not ended within `seconds`."""
+        self._jobs.put(None)
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def wait(self, seconds: float = 5.0) -> bool:
+        """Wait until no job runs or waits (tests)."""
+        end = time.monotonic() + seconds
+        while self.busy and time.monotonic() < end:
+            time.sleep(0.005)
+        return not self.busy
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            try:
+                self._events.extend(job())
+            except SpecctlError as error:
+                hint = f" ({error.hint})" if error.hint else ""
+                self._events.append(Note(error.message + hint, "error"))
+            except Exception as error:  # a bug is shown, not swallowed; the thread lives on
+                text = f"{type(error).__name__}: {error} (a bug in specctl)"
+                self._events.append(Note(text, "error"))
+            finally:
+                with self._lock:
+                    self._waiting -= 1
