@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from specctl.cli import options as o
-from specctl.cli.talk import Manner, Talk, run_interactive
+from specctl.cli.talk import Look, Talk, run_interactive
 from specctl.errors import SpecctlError, UsageError
 from specctl.settings import EngineSettings, SpecSettings
 
@@ -107,16 +107,10 @@ def chat(
         raise UsageError(f"--max-tokens {max_tokens} is below 1")
     if think not in (None, "on", "off"):
         raise UsageError(f"--think {think!r}", "say on or off")
-    manner = Manner(
-        sampling=sampling,
-        max_tokens=max_tokens,
-        stop=tuple(stop or ()),
-        think=None if think is None else think == "on",
-        no_color=no_color,
-        json=json,
-    )
+    look = Look(no_color=no_color, json=json)
     from specctl.cli.fetching import say_unused_draft
     from specctl.drafters.registry import check_types
+    from specctl.engine.dialogue import Dialogue, Manner
 
     with contextlib.ExitStack() as stack:
         sink = stack.enter_context(_record_file(record)) if record else None
@@ -127,11 +121,16 @@ def chat(
             spec = _as_named(spec, files)
         say_unused_draft(files, [spec])
         session = stack.enter_context(_open(files, spec, settings))
-        talk = Talk(session, manner, system=system, sink=sink)
+        manner = Manner(sampling, max_tokens, tuple(stop or ()), _on(think))
+        talk = Talk(Dialogue(session, manner, system), look, sink=sink)
         if message is None:
             run_interactive(talk)
         elif talk.turn(message).reason == "cancelled":
             raise typer.Exit(130)
+
+
+def _on(think: str | None) -> bool | None:
+    return None if think is None else think == "on"
 
 
 def _files(model: str | None, draft: str | None, ctx: int, interactive: bool) -> Resolved:

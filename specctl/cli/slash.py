@@ -12,9 +12,10 @@ from specctl.metrics import RULE_OF_THUMB
 from specctl.units import format_seconds, number, percent
 
 if TYPE_CHECKING:
-    from specctl.cli.talk import Talk
+    from specctl.engine.dialogue import Dialogue
 
 
+Say = Callable[[str], None]  # a line for the person
 _DECISIONS = 4  # that /stats shows
 
 
@@ -22,7 +23,7 @@ class Quit(Exception):  # noqa: N818 - not an error
     """The user wants to leave."""
 
 
-def run_command(talk: Talk, line: str) -> None:
+def run_command(dialogue: Dialogue, note: Say, line: str) -> None:
     """Run one slash command.
 
     Raises:
@@ -32,94 +33,96 @@ def run_command(talk: Talk, line: str) -> None:
     command = _COMMANDS.get("/quit" if name == "/exit" else name)
     if command is None:
         raise UsageError(f"{name} is not a command", "/help lists them")
-    command[0](talk, argument.strip())
+    command[0](dialogue, note, argument.strip())
 
 
-def _spec(talk: Talk, argument: str) -> None:
-    spec = talk.session.spec
+def _spec(dialogue: Dialogue, note: Say, argument: str) -> None:
+    spec = dialogue.session.spec
     if argument:
         types = tuple(part.strip() for part in argument.split(",") if part.strip())
-        for note in talk.session.use(dataclasses.replace(spec, types=types)):
-            talk.note(note)
-    now = talk.session.spec
-    talk.note(f"spec type {','.join(now.types)}" + (f", k {now.k}" if now.k else ""))
+        for line in dialogue.session.use(dataclasses.replace(spec, types=types)):
+            note(line)
+    now = dialogue.session.spec
+    note(f"spec type {','.join(now.types)}" + (f", k {now.k}" if now.k else ""))
 
 
-def _k(talk: Talk, argument: str) -> None:
+def _k(dialogue: Dialogue, note: Say, argument: str) -> None:
     if argument:
         if not argument.isdigit():
             raise UsageError(f"/k takes a number of tokens, not {argument!r}")
-        for note in talk.session.use(dataclasses.replace(talk.session.spec, k=int(argument))):
-            talk.note(note)
-    talk.note(f"k {talk.session.spec.k or 'as each drafter likes'}")
+        for line in dialogue.session.use(
+            dataclasses.replace(dialogue.session.spec, k=int(argument))
+        ):
+            note(line)
+    note(f"k {dialogue.session.spec.k or 'as each drafter likes'}")
 
 
-def _stats(talk: Talk, _argument: str) -> None:
-    totals = talk.totals
+def _stats(dialogue: Dialogue, note: Say, _argument: str) -> None:
+    totals = dialogue.totals
     if not totals.cycles:
-        talk.note("nothing generated yet")
+        note("nothing generated yet")
         return
-    talk.note(
+    note(
         f"since the start: {totals.emitted} tokens in {totals.cycles} cycles, "
         f"{number(totals.tokens_per_second, '.1f')} tok/s, "
         f"{number(totals.tokens_per_pass)} tokens per pass"
     )
     if totals.drafted_cycles:
         positions = " ".join(f"{p * 100:.0f}" for p in totals.acceptance_by_position[:12])
-        talk.note(
+        note(
             f"drafted {totals.drafted}, accepted {totals.accepted} "
             f"(α {percent(totals.acceptance_rate)}), coverage {percent(totals.coverage)}"
         )
-        talk.note(f"acceptance by position: {positions} %")
-        talk.note(
+        note(f"acceptance by position: {positions} %")
+        note(
             f"accepted per cycle {number(totals.accepted_per_cycle)}; break-even measured "
             f"{number(totals.break_even)}, rule of thumb {RULE_OF_THUMB:.1f}"
         )
-        talk.note(
+        note(
             f"cycle: draft {percent(totals.draft_share)}, verify {percent(totals.verify_share)}; "
             f"net gain {_signed_seconds(totals.net_gain)}"
         )
-    _decisions(talk)
+    _decisions(dialogue, note)
 
 
-def _decisions(talk: Talk) -> None:
+def _decisions(dialogue: Dialogue, note: Say) -> None:
     """Who drafted lately, and the last few decisions in words."""
-    last = list(talk.last_cycles)
+    last = list(dialogue.last_cycles)
     sources = Counter(cycle.source or "plain" for cycle in last)
     shares = ", ".join(f"{count} {source}" for source, count in sources.most_common())
-    talk.note(f"last {len(last)} cycles by who drafted: {shares}; the latest:")
+    note(f"last {len(last)} cycles by who drafted: {shares}; the latest:")
     for cycle in last[-_DECISIONS:]:
         outcome = f"{cycle.accepted} of {len(cycle.drafted)} accepted" if cycle.drafted else "plain"
-        talk.note(f"  cycle {cycle.index}: {cycle.decision.reason or 'fixed length'} → {outcome}")
+        note(f"  cycle {cycle.index}: {cycle.decision.reason or 'fixed length'} → {outcome}")
 
 
 def _signed_seconds(seconds: float) -> str:
     return ("+" if seconds >= 0 else "") + format_seconds(seconds)
 
 
-def _system(talk: Talk, argument: str) -> None:
-    talk.conversation.system = argument or None
-    _reset(talk, "")
+def _system(dialogue: Dialogue, note: Say, argument: str) -> None:
+    dialogue.conversation.system = argument or None
+    _reset(dialogue, note, "")
 
 
-def _reset(talk: Talk, _argument: str) -> None:
-    talk.conversation.reset()
-    talk.note(
-        "a new conversation" + (" with the system message" if talk.conversation.system else "")
+def _reset(dialogue: Dialogue, note: Say, _argument: str) -> None:
+    dialogue.reset()
+    note(
+        "a new conversation" + (" with the system message" if dialogue.conversation.system else "")
     )
 
 
-def _help(talk: Talk, _argument: str) -> None:
+def _help(_dialogue: Dialogue, note: Say, _argument: str) -> None:
     for name, (_, usage) in _COMMANDS.items():
-        talk.note(f"{name:8} {usage}")
-    talk.note("@file    in a message stands for the file's text")
+        note(f"{name:8} {usage}")
+    note("@file    in a message stands for the file's text")
 
 
-def _quit(_talk: Talk, _argument: str) -> None:
+def _quit(_dialogue: Dialogue, _note: Say, _argument: str) -> None:
     raise Quit
 
 
-_COMMANDS: dict[str, tuple[Callable[[Talk, str], None], str]] = {
+_COMMANDS: dict[str, tuple[Callable[[Dialogue, Say, str], None], str]] = {
     "/spec": (_spec, "TYPE[,TYPE…]: draft this way from now on; alone: say which"),
     "/k": (_k, "N: most tokens drafted per cycle"),
     "/stats": (_stats, "what drafting brought so far, and why"),

@@ -26,26 +26,14 @@ def use_colour(no_color: bool) -> bool:
 
 
 class Printer:
-    """Writes the answer to stdout as it comes, and keeps its plain text."""
+    """Writes the answer to stdout as it comes."""
 
     def __init__(self, colour: bool, thinking: bool) -> None:
         self._colour = colour
         self._splitter = ThinkSplitter(thinking)
-        self._raw: list[str] = ["<think>"] if thinking else []
-
-    @property
-    def text(self) -> str:
-        """All of the answer so far, thinking and tags included."""
-        return "".join(self._raw)
-
-    def keep(self, record: Record) -> None:
-        """Remember what a record adds to the answer without printing it."""
-        if isinstance(record, Cycle | Finished):
-            self._raw.append(record.text)
 
     def show(self, record: Record) -> None:
         """Print what a record adds to the answer; other records show nothing."""
-        self.keep(record)
         if isinstance(record, Cycle):
             for index, piece in enumerate(record.pieces):
                 tint = self._tint(record) if index < record.accepted else None

@@ -70,6 +70,15 @@ class Conversation:
         """Remember a turn, without the thinking."""
         self._turns.append((user, _without_thinking(answer)))
 
+    @property
+    def last_message(self) -> str | None:
+        """What the user said last, of the turns that are remembered."""
+        return self._turns[-1][0] if self._turns else None
+
+    def take_back(self) -> None:
+        """Forget the last turn."""
+        self._turns.pop()
+
     def reset(self) -> None:
         """Forget all turns; the system text stays."""
         self._turns.clear()
