@@ -46,20 +46,34 @@ class Change:
     temperature: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A way to draft that can be chosen, and what it is in a few words."""
+
+    spec_types: tuple[str, ...]
+    summary: str
+
+
 Job = Open | Ask | Again | Command | Change
 
 
 class Desk(Protocol):
-    """Does jobs, one after the other, as iterators of events. Never raises for what a user did.
+    """Does jobs, one after the other, as iterators of events.
 
     `do` is called from one worker thread only; everything else from the screen's, at any time.
     """
 
     def do(self, job: Job) -> Iterator[Event]:
-        """The events of one job. A failure is a `Note` of kind error."""
+        """The events of one job.
+
+        Raises:
+            SpecctlError: it failed; what was before stands.
+        """
 
     def change(self, change: Change) -> None:
-        """In force from the next cycle of a running `Ask`; its events come out of that job."""
+        """In force from the next cycle of a running job, whose events tell; with the next job
+        where none runs.
+        """
 
     def stop(self) -> None:
         """End the running answer within one cycle; its text is kept."""
@@ -67,8 +81,8 @@ class Desk(Protocol):
     def record(self) -> Path | None:
         """Start recording to a new file (its path), or stop (None)."""
 
-    def drafters(self) -> tuple[tuple[str, ...], ...]:
-        """Chains of spec types to choose from, the one of the start first."""
+    def choices(self) -> tuple[Choice, ...]:
+        """The ways to draft that are there, the one of the start first."""
 
     def close(self) -> None:
         """Free everything; waits for a running cycle."""

@@ -10,12 +10,15 @@ from specctl.events import Record
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A model is open. `spec_types` and `k` are in force (k None: as each drafter likes)."""
+    """A model is open, and what is in force: `k` is the cap that was set (None: as each drafter
+    likes), `k_max` the most tokens a cycle may draft.
+    """
 
     model: str
     draft_model: str | None
     spec_types: tuple[str, ...]
     k: int | None
+    k_max: int
     n_ctx: int
     threads: int
     temperature: float
@@ -24,10 +27,10 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A line for the person: what was done, what to know."""
+    """A line for the person. An `error` ends the job it comes from, a `warning` does not."""
 
     text: str
-    kind: Literal["note", "error"] = "note"
+    kind: Literal["note", "warning", "error"] = "note"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,7 @@ class Changed:
 
     spec_types: tuple[str, ...]
     k: int | None
+    k_max: int
     temperature: float
 
 

@@ -97,7 +97,7 @@ class LogLine:
     """One line of the log. `cycle` is the cycle's index, None for notes."""
 
     text: str
-    kind: Literal["decision", "note", "error"]
+    kind: Literal["decision", "note", "warning", "error"]
     cycle: int | None = None
 
 
@@ -109,6 +109,7 @@ class Live:
     ready: Ready | None = None
     spec_types: tuple[str, ...] = ("none",)
     k: int | None = None
+    k_max: int = 0
     temperature: float = 0.0
     n_ctx: int = 0
     held: int = 0  # tokens in the context
@@ -161,7 +162,7 @@ class Live:
             case Ready():
                 self._ready(event)
             case Changed():
-                self._set(event.spec_types, event.k, event.temperature)
+                self._set(event)
             case Note():
                 self._note(event)
             case Forgotten():
@@ -176,10 +177,11 @@ class Live:
         self.ready = event
         self.phase = "ready"
         self.n_ctx = event.n_ctx
-        self._set(event.spec_types, event.k, event.temperature)
+        self._set(event)
 
-    def _set(self, spec_types: tuple[str, ...], k: int | None, temperature: float) -> None:
-        self.spec_types, self.k, self.temperature = spec_types, k, temperature
+    def _set(self, event: Ready | Changed) -> None:
+        self.spec_types, self.temperature = event.spec_types, event.temperature
+        self.k, self.k_max = event.k, event.k_max
 
     def _note(self, event: Note) -> None:
         self.log.append(LogLine(event.text, event.kind))
@@ -196,6 +198,7 @@ class Live:
                     draft_model=event.draft_model,
                     spec_types=event.spec_types,
                     k=None,
+                    k_max=event.k_max,
                     n_ctx=event.n_ctx,
                     threads=event.threads,
                     temperature=event.temperature,
@@ -204,7 +207,7 @@ class Live:
             for note in event.notes:
                 self.log.append(LogLine(note, "note"))
         self.spec_types, self.temperature = event.spec_types, event.temperature
-        self.n_ctx = event.n_ctx
+        self.n_ctx, self.k_max = event.n_ctx, event.k_max
         self.phase = "prompt"
         self.prompt_tokens = event.prompt_tokens
         self.turns.append(Turn(event.message, _splitter=ThinkSplitter(event.thinking)))

@@ -1,4 +1,4 @@
-"""The commands of a chat: /spec, /k, /stats, /system, /reset, /help, /quit."""
+"""The commands of a chat: /spec, /k, /temp, /stats, /system, /reset, /help, /quit."""
 
 from __future__ import annotations
 
@@ -55,6 +55,18 @@ def _k(dialogue: Dialogue, note: Say, argument: str) -> None:
         ):
             note(line)
     note(f"k {dialogue.session.spec.k or 'as each drafter likes'}")
+
+
+def _temp(dialogue: Dialogue, note: Say, argument: str) -> None:
+    sampling = dialogue.manner.sampling
+    if argument:
+        try:
+            temperature = float(argument)
+        except ValueError:
+            raise UsageError(f"/temp takes a number, not {argument!r}", "0 is greedy") from None
+        sampling = dataclasses.replace(sampling, temperature=temperature)
+        dialogue.sample(sampling)
+    note(f"temperature {sampling.temperature:g}" + (" (greedy)" if sampling.greedy else ""))
 
 
 def _stats(dialogue: Dialogue, note: Say, _argument: str) -> None:
@@ -125,6 +137,7 @@ def _quit(_dialogue: Dialogue, _note: Say, _argument: str) -> None:
 _COMMANDS: dict[str, tuple[Callable[[Dialogue, Say, str], None], str]] = {
     "/spec": (_spec, "TYPE[,TYPE…]: draft this way from now on; alone: say which"),
     "/k": (_k, "N: most tokens drafted per cycle"),
+    "/temp": (_temp, "T: temperature; 0 is greedy"),
     "/stats": (_stats, "what drafting brought so far, and why"),
     "/system": (_system, "TEXT: set the system message, start over"),
     "/reset": (_reset, "forget the conversation"),

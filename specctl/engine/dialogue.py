@@ -117,6 +117,11 @@ class Dialogue:
                     self.conversation.add(question.message, "".join(text))
             yield record
 
+    def sample(self, sampling: Sampling) -> None:
+        """Choose tokens like this from the next cycle on."""
+        self.manner = dataclasses.replace(self.manner, sampling=sampling)
+        self.session.sample(sampling)
+
     def reset(self) -> None:
         """A new conversation; the system message and the totals stay."""
         self.conversation.reset()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ from specctl.llama.cancel import Cancel
 from specctl.llama.chat import ChatTemplate, Message
 from specctl.llama.context import Context, NativeClock
 from specctl.llama.model import Model
-from specctl.settings import EngineSettings, Request, SpecSettings, limit_drafts
+from specctl.settings import EngineSettings, Request, Sampling, SpecSettings, limit_drafts
 from specctl.vocabulary import first_difference
 
 if TYPE_CHECKING:
@@ -196,6 +197,14 @@ class Session:
                 drafter.begin(self._run.tokens, self._run.request.sampling)
         return tuple(notes)
 
+    def sample(self, sampling: Sampling) -> None:
+        """Choose tokens like this from the next cycle of a running generation on."""
+        run = self._run
+        if run is not None:
+            run.request = dataclasses.replace(run.request, sampling=sampling)
+            if run.drafter is not None:
+                run.drafter.begin(run.tokens, sampling)
+
     def _widen(self, spec: SpecSettings) -> list[str]:
         self._check(spec)
         limited, notes = limit_drafts(spec)
@@ -258,13 +267,18 @@ class Session:
         finally:
             self._run = None
 
+    @property
+    def k_in_force(self) -> int:
+        """The most tokens that a cycle may draft as things stand."""
+        return registry.k_max(limit_drafts(self.spec)[0])
+
     def _started(self, request: Request) -> Started:
         draft = self._draft_model
         return Started(
             model=self.model.path.name,
             draft_model=draft.path.name if draft is not None else None,
             spec_types=self.spec.types,
-            k_max=registry.k_max(limit_drafts(self.spec)[0]),
+            k_max=self.k_in_force,
             prompt_tokens=len(request.tokens),
             n_ctx=self.n_ctx,
             threads=self.threads,
