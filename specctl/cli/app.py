@@ -24,6 +24,7 @@ COMMANDS = {
     "doctor": ("specctl.cli.doctor:doctor", "What is this machine, and what can it run?"),
     "chat": ("specctl.cli.chat:chat", "Chat with a model; see which tokens were drafted."),
     "bench": ("specctl.cli.bench:bench", "Measure whether speculation pays, against plain."),
+    "bench compare": ("specctl.cli.bench_compare:bench_compare", "Two results: what changed?"),
     "verify": ("specctl.cli.verify:verify", "Is it lossless here? Same text, tie, or bug."),
     "drafters": ("specctl.cli.drafters:drafters", "The ways to draft, and what each needs."),
     "inspect": ("specctl.cli.inspect:inspect", "What is this model? From its header alone."),
@@ -59,9 +60,16 @@ def _main() -> None:
     argv = sys.argv[1:]
     debug = "--debug" in argv or bool(os.environ.get("SPECCTL_DEBUG"))
     argv = [arg for arg in argv if arg != "--debug"]
+    argv = _join_names(argv)
     asked = next((arg for arg in argv if not arg.startswith("-")), None)
     app = _build(asked, debug)
     app(args=argv, prog_name="specctl")
+
+
+def _join_names(argv: list[str]) -> list[str]:
+    """`bench compare A B` → `"bench compare" A B`, where the two words are one command's name."""
+    name = " ".join(argv[:2])
+    return [name, *argv[2:]] if len(argv) > 1 and name in COMMANDS else argv
 
 
 def _make_output_safe() -> None:

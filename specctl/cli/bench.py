@@ -101,7 +101,7 @@ def bench(
     """Measure whether speculation pays, against plain decoding of the same prompts.
 
     Plain and every --spec-type run on one loaded model, interleaved, after a warm-up that does not
-    count. The texts are compared token by token.
+    count. The texts are compared token by token. Two results side by side: specctl bench compare.
     """
 
     def spec(types: str, k: int | None) -> SpecSettings:

@@ -15,8 +15,9 @@ from rich.padding import Padding
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
+from specctl.bench import words
 from specctl.bench.conduct import Checking, Opened
-from specctl.bench.report import NOTABLE, ONE_RUN_BAND, PromptSpeed, Report, Row, Speed
+from specctl.bench.report import NOTABLE, PromptSpeed, Report, Row
 from specctl.bench.results import is_busy
 from specctl.bench.run import BenchPlan, Calibration, RunDone
 from specctl.units import format_seconds, number, percent
@@ -26,7 +27,6 @@ LINE_EVERY = 10.0  # seconds between progress lines where there is no terminal
 NAMED = 5  # prompts named in one list
 POSITIONS = 8
 _COLOUR = {"faster": "green", "slower": "red", "no difference shown": "yellow"}
-_SHORT = {"faster": "faster", "slower": "slower", "no difference shown": "no difference"}
 
 
 # ---------------------------------------------------------------- while it runs
@@ -152,11 +152,11 @@ def _speeds(rows: Sequence[Row], wide: bool) -> Table:
             number(speed.plain_rate, ".1f"),
             number(speed.rate, ".1f"),
             f"[{colour}]{number(speed.speedup, '.2f', '×')}[/]",
-            _spread(speed),
+            words.spread(speed),
             _identity(row),
-            "never drafted"
+            words.NEVER
             if not row.totals.drafted_cycles and row.arm != "none"
-            else f"[{colour}]{_SHORT[speed.verdict]}[/]",
+            else f"[{colour}]{words.SHORT[speed.verdict]}[/]",
         )
     return table
 
@@ -184,7 +184,7 @@ def _reasons(rows: Sequence[Row], wide: bool) -> Table:
             percent(totals.coverage),
             percent(totals.draft_share),
             percent(totals.verify_share),
-            f"{_short_time(row.plain_ttft)} → {_short_time(row.ttft)}"
+            f"{words.short_time(row.plain_ttft)} → {words.short_time(row.ttft)}"
             if wide
             else f"{row.plain_ttft:.1f}→{row.ttft:.1f}",
         )
@@ -219,25 +219,9 @@ def _with_headings(
         last = name
 
 
-def _spread(speed: Speed) -> str:
-    if speed.low is None or speed.high is None:
-        return f"one, ±{speed.noise * 100:.0f}%" if speed.speedup is not None else "–"
-    return f"{speed.low:.2f}–{speed.high:.2f}"
-
-
 def _identity(row: Row) -> str:
-    found = row.identity
-    if found.bugs:
-        return f"[bold red]BUG {found.bugs}[/]"
-    if found.ties:
-        return f"tie {found.ties}"
-    if found.same:
-        return "same"
-    return "law" if found.law_only else "–"
-
-
-def _short_time(seconds: float) -> str:
-    return f"{seconds * 1e3:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+    said = words.text(row.identity)
+    return f"[bold red]{said}[/]" if row.identity.bugs else said
 
 
 def _arm(console: Console, row: Row, prompts: Sequence[PromptSpeed]) -> None:
@@ -301,23 +285,7 @@ def _legend(console: Console, result: Report) -> None:
     first = next((row.speed for row in result.totals), None)
     if first is None:
         return
-    if first.band_is_assumed:
-        noise = (
-            f"With one run of each, ± is assumed: {ONE_RUN_BAND:.0%}, and more where plain passes "
-            "changed their pace between the arms; no difference is claimed within it."
-        )
-    else:
-        noise = (
-            "Spread: smallest and largest speed-up of one repeat. Faster and slower are said only "
-            "beyond the 95 % interval of the repeats "
-            f"(in total ±{max(row.speed.noise for row in result.totals):.1%} here)."
-        )
-    console.print(
-        f"[dim]tok/s count generation, not the prompt. Speed-up: total tokens over total seconds, "
-        f"against the same prompts decoded plainly. {noise}[/]"
-    )
+    noise = words.noise(first.band_is_assumed, max(row.speed.noise for row in result.totals))
+    console.print(f"[dim]{words.SPEED_UP} {noise}[/]")
     if result.differences:
-        console.print(
-            "[dim]A tie is a place where two tokens were so close that the rounding of a batched "
-            "pass decided; both ways were decoded again to prove it. Anything else is a bug.[/]"
-        )
+        console.print(f"[dim]{words.TIES}[/]")

@@ -5,10 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from specctl.bench.conduct import conduct
+from specctl.bench.results import Outcome
 from specctl.bench.run import Arm, BenchPlan
 from specctl.bench.workloads import Prompt
 from specctl.events import Cycle, Decision, Finished, PromptDone, Record, Started
@@ -151,3 +154,12 @@ def plan(*arms: Arm, prompts: int = 2, **changes: Any) -> BenchPlan:
         sampling=changes.pop("sampling", Sampling()),
         **{"max_tokens": 12, "repeats": 3, **changes},
     )
+
+
+def finished(folder: Path, session: FakeSession, what: BenchPlan | None = None) -> Outcome:
+    """The outcome of a scripted benchmark of the model `folder`/fake.gguf."""
+    model = folder / "fake.gguf"
+    model.write_bytes(b"GGUF")
+    *_, last = conduct(what or plan(), model, None, lambda *_: session)
+    assert isinstance(last, Outcome)
+    return last
