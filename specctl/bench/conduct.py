@@ -100,7 +100,7 @@ def conduct(plan: BenchPlan, model: Path, draft: Path | None, opener: Opener) ->
                     runs.append(step.run)
                 yield step
         except KeyboardInterrupt:
-            plan, runs = _complete(plan, runs)
+            plan, runs = complete(plan, runs)
             if not runs:
                 raise
             interrupted = True
@@ -126,10 +126,10 @@ def conduct(plan: BenchPlan, model: Path, draft: Path | None, opener: Opener) ->
     )
 
 
-def _complete(plan: BenchPlan, runs: Sequence[Run]) -> tuple[BenchPlan, list[Run]]:
-    """What an interrupted measurement can still say: prompts and repeats that every arm has done.
+def complete(plan: BenchPlan, runs: Sequence[Run]) -> tuple[BenchPlan, list[Run]]:
+    """What an unfinished measurement can say: prompts and repeats that every arm has done.
 
-    The plan keeps the repeats that all remaining prompts have.
+    The plan keeps the repeats that all remaining prompts have; without any it is as it was.
     """
     arms = len(plan.all_arms)
     done = Counter((run.prompt.key, run.repeat) for run in runs)

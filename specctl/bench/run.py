@@ -174,7 +174,7 @@ def measure(session: BenchSession, plan: BenchPlan) -> Iterator[Calibration | Ru
     costs = {
         key: len(tokens) / rate + plan.max_tokens * step for key, (_, tokens) in prompts.items()
     }
-    tasks = list(_schedule(plan, prompts))
+    tasks = [_Task(prompt, prompts[prompt.key][1], arm, n) for prompt, arm, n in order(plan)]
     whole = sum(costs[task.prompt.key] for task in tasks)
     yield Calibration(rate, step, whole, load)
     done, began = 0.0, time.monotonic()
@@ -203,13 +203,15 @@ def _tokenised(session: BenchSession, plan: BenchPlan) -> _Prompts:
     return prompts
 
 
-def _schedule(plan: BenchPlan, prompts: _Prompts) -> Iterator[_Task]:
+def order(plan: BenchPlan) -> Iterator[tuple[Prompt, Arm, int]]:
+    """Every run that counts, as (prompt, arm, repeat), in the order in which it is done."""
+    prompts = {prompt.key: prompt for prompt in plan.prompts}
     backwards = False
     for repeat in range(plan.repeats):
-        for prompt, tokens in prompts.values():
+        for prompt in prompts.values():
             arms = plan.all_arms[::-1] if backwards else plan.all_arms
             for arm in arms:
-                yield _Task(prompt, tokens, arm, repeat)
+                yield prompt, arm, repeat
             backwards = not backwards
         if len(prompts) % 2 == 0:  # else every prompt would keep its order in all repeats
             backwards = not backwards
