@@ -71,6 +71,11 @@ class Conversation:
         self._turns.append((user, _without_thinking(answer)))
 
     @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """What is remembered: (user, assistant), oldest first."""
+        return tuple(self._turns)
+
+    @property
     def last_message(self) -> str | None:
         """What the user said last, of the turns that are remembered."""
         return self._turns[-1][0] if self._turns else None

@@ -24,6 +24,7 @@ from specctl.llama.chat import ChatTemplate, Message
 from specctl.llama.context import Context, NativeClock
 from specctl.llama.model import Model
 from specctl.settings import EngineSettings, Request, Sampling, SpecSettings, limit_drafts
+from specctl.units import format_bytes
 from specctl.vocabulary import first_difference
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class Session:
     def _open(self, specs: Sequence[SpecSettings]) -> None:
         for spec in specs:
             self._check(spec)
-        limited = [limit_drafts(spec)[0] for spec in specs]
+        limited = [self._limited(spec)[0] for spec in specs]
         self.k_max = max(registry.k_max(spec) for spec in limited)
         if any(self._uses_draft_model(spec) for spec in limited):
             self._open_draft()
@@ -96,16 +97,40 @@ class Session:
 
     def _check(self, spec: SpecSettings) -> None:
         registry.check_types(spec)
-        if registry.k_max(spec) and not self.model.can_cut and spec.types != ("auto",):
-            raise PairError(
-                f"{self.model.path.name} ({self.model.arch}) keeps a recurrent state, from which "
-                "rejected tokens cannot be taken out: no speculation on it yet",
-                "run it plainly: --spec-type none",
-            )
         if registry.needs_draft_model(spec) and self._draft_path is None:
             raise UsageError(
                 "draft-simple needs a draft model", "name one of the same family: --draft FILE"
             )
+
+    def _limited(self, spec: SpecSettings) -> tuple[SpecSettings, tuple[str, ...]]:
+        """`spec` as it can run on this target, and what a user should know of it.
+
+        Where tokens are taken back by snapshots of a recurrent state, their memory bounds K.
+        """
+        limited, notes = limit_drafts(spec)
+        wanted = registry.k_max(limited)
+        most = self.model.most_snapshots if wanted else None
+        if most is None:
+            return limited, notes
+        arch, size = self.model.arch, format_bytes(self.model.snapshot_bytes)
+        if not most:
+            return limited, (
+                *notes,
+                f"{arch}: a rejected draft costs a second pass, for its recurrent state can only "
+                "be put back to before the draft",
+            )
+        if wanted <= most:
+            return limited, notes
+        bounded, more = limit_drafts(dataclasses.replace(limited, k=most))
+        n_max = min(limited.draft.n_max, most)
+        n_min = min(limited.draft.n_min, n_max)
+        draft = dataclasses.replace(limited.draft, n_max=n_max, n_min=n_min)
+        return dataclasses.replace(bounded, draft=draft), (
+            *notes,
+            *more,
+            f"drafts of at most {most} tokens: for each, {arch} keeps a snapshot of its recurrent "
+            f"state, {size}",
+        )
 
     def _uses_draft_model(self, spec: SpecSettings) -> bool:
         """`auto` takes a draft model where one is named, and does without where none is."""
@@ -121,16 +146,13 @@ class Session:
                 f"{model.path.name} cannot draft for {self.model.path.name}: {difference.reason}",
                 "a draft must share the target's vocabulary: take one of the same family",
             )
-        if not model.can_cut:
-            raise PairError(
-                f"{model.path.name} ({model.arch}) keeps a recurrent state and cannot draft yet"
-            )
         self._draft_context = Context(
             model,
             self.settings,
             self.settings.draft,
             threads=self.threads,
             rows=1,
+            lazy=True,
             cancel=self.cancel,
             clock=self._clock,
         )
@@ -147,14 +169,7 @@ class Session:
         )
 
     def _add(self, spec: SpecSettings) -> None:
-        limited, notes = limit_drafts(spec)
-        if spec.types == ("auto",) and not self.model.can_cut:
-            self._drafters[spec] = None
-            self._note(
-                f"{self.model.arch} keeps a recurrent state, from which rejected tokens cannot be "
-                "taken out: auto decodes plainly"
-            )
-            return
+        limited, notes = self._limited(spec)
         resources = registry.Resources(
             self.model.n_vocab, self._draft_context, self._costs, self._draft_costs
         )
@@ -207,7 +222,7 @@ class Session:
 
     def _widen(self, spec: SpecSettings) -> list[str]:
         self._check(spec)
-        limited, notes = limit_drafts(spec)
+        limited, notes = self._limited(spec)
         out = list(notes)
         if self._uses_draft_model(limited) and self._draft_context is None:
             self._open_draft()
@@ -270,13 +285,22 @@ class Session:
     @property
     def k_in_force(self) -> int:
         """The most tokens that a cycle may draft as things stand."""
-        return registry.k_max(limit_drafts(self.spec)[0])
+        return registry.k_max(self._limited(self.spec)[0])
+
+    @property
+    def has_draft(self) -> bool:
+        """A draft model was named."""
+        return self._draft_path is not None
+
+    @property
+    def draft_name(self) -> str | None:
+        """The file of the draft model that is open."""
+        return self._draft_model.path.name if self._draft_model is not None else None
 
     def _started(self, request: Request) -> Started:
-        draft = self._draft_model
         return Started(
             model=self.model.path.name,
-            draft_model=draft.path.name if draft is not None else None,
+            draft_model=self.draft_name,
             spec_types=self.spec.types,
             k_max=self.k_in_force,
             prompt_tokens=len(request.tokens),

@@ -1,0 +1,121 @@
+"""The only door to the full screen: may it open here, on which streams, with what behind it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, TextIO
+
+from specctl import paths
+
+if TYPE_CHECKING:
+    from textual.screen import Screen
+
+    from specctl.tui.messages import Gauges
+
+LEAST = (40, 10)  # columns, lines
+_SWITCH_INTERVAL = 0.0005  # seconds: how long drawing may keep the engine's thread waiting
+_STREAMS = ("__stdout__", "__stderr__")
+
+
+def why_not() -> str | None:
+    """Why the full screen cannot open here; None where it can."""
+    if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)):
+        return "not a terminal"
+    if sys.stderr is None or not sys.stderr.isatty():
+        return "stderr is not the terminal"
+    if os.environ.get("TERM", "") == "dumb":
+        return "TERM is dumb"
+    size = shutil.get_terminal_size()
+    if size.columns < LEAST[0] or size.lines < LEAST[1]:
+        return f"the terminal is {size.columns}×{size.lines}, smaller than {LEAST[0]}×{LEAST[1]}"
+    return None
+
+
+def ascii_only() -> bool:
+    """The terminal cannot show more than ASCII (SPECCTL_ASCII=1, or an encoding without it)."""
+    if os.environ.get("SPECCTL_ASCII"):
+        return os.environ["SPECCTL_ASCII"] != "0"
+    encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "")
+    return not encoding.startswith("utf")
+
+
+@contextlib.contextmanager
+def own_terminal(log: Path) -> Iterator[None]:
+    """Inside, Textual alone writes to the terminal; all other output, native too, goes to `log`.
+
+    Textual writes to `sys.__stderr__` (Windows: `__stdout__`): both become copies of the terminal,
+    and the descriptors 1 and 2, which libraries write to, become the log.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = [os.dup(1), os.dup(2)]
+    before: list[TextIO | None] = [sys.__stdout__, sys.__stderr__]
+    log.parent.mkdir(parents=True, exist_ok=True)
+    sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    terminals = [
+        os.fdopen(os.dup(fd), "w", encoding="ascii" if ascii_only() else "utf-8", errors="replace")
+        for fd in kept
+    ]
+    try:
+        for name, terminal in zip(_STREAMS, terminals, strict=True):
+            setattr(sys, name, terminal)
+        os.dup2(sink, 1)
+        os.dup2(sink, 2)
+        yield
+    finally:
+        for terminal in terminals:
+            with contextlib.suppress(OSError):
+                terminal.flush()
+        for fd, number in zip(kept, (1, 2), strict=True):
+            os.dup2(fd, number)
+            os.close(fd)
+        os.close(sink)
+        for name, stream in zip(_STREAMS, before, strict=True):
+            setattr(sys, name, stream)
+
+
+def run(make: Callable[[], Screen[None]], theme: str | None = None) -> None:
+    """Show a screen until it is left. The terminal is given back whatever happens."""
+    from specctl.tui.app import SpecctlApp
+
+    interval = sys.getswitchinterval()
+    with own_terminal(paths.cache_dir() / "native.log"):
+        app = SpecctlApp(make(), theme)
+        sys.setswitchinterval(_SWITCH_INTERVAL)
+        try:
+            with _ended_by_signals(app.exit):
+                app.run()
+        finally:
+            sys.setswitchinterval(interval)
+
+
+@contextlib.contextmanager
+def _ended_by_signals(leave: Callable[[], None]) -> Iterator[None]:
+    """SIGTERM and SIGHUP leave the screen as Ctrl-Q does."""
+
+    def handler(_signal: int, _frame: FrameType | None) -> None:
+        leave()
+
+    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {name: signal.signal(getattr(signal, name), handler) for name in names}
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            signal.signal(getattr(signal, name), old)
+
+
+def gauges() -> Gauges:
+    """The machine just now, for the screen."""
+    from specctl.hardware.gauges import read_gauges
+    from specctl.tui.messages import Gauges
+
+    now = read_gauges()
+    return Gauges(now.ram_used, now.ram_total, now.vram_used, now.vram_total, now.gpu_load)

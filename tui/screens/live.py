@@ -1,0 +1,306 @@
+"""Chat on the full screen: what is typed becomes jobs for the desk, what comes back is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Static
+
+from specctl.tui.desk import Again, Ask, Change, Choice, Command, Desk, Job, Open
+from specctl.tui.feed import RATE, Feed
+from specctl.tui.ladder import higher, lower
+from specctl.tui.messages import Gauges, Note
+from specctl.tui.screens.base import SizedScreen, write_export
+from specctl.tui.screens.choose import ChooseScreen
+from specctl.tui.screens.help import HelpScreen
+from specctl.tui.state import Live
+from specctl.tui.widgets.dashboard import Dashboard
+from specctl.tui.widgets.prompt import PromptInput
+from specctl.tui.widgets.search import SearchBar
+
+GAUGES_EVERY = 2.0  # seconds
+PLAIN = ("none",)
+
+HELP = """\
+Enter       send; Ctrl-J for a new line, Up/Down for earlier messages
+Ctrl-C      stop the answer (its text is kept); copies where text is selected
+Ctrl-Q      quit
+F2          speculation off and on: the same conversation, plain and drafted
+F3          choose the drafter
+F5 / F6     fewer / more tokens drafted per cycle (K)
+F4          finished answers as Markdown, or as tokens tinted by who drafted them
+F7          rejected draft tokens shown or hidden
+F8          thinking folded or open
+F9          record the cycles to a file, or stop recording
+F10         save a screenshot (SVG);  Ctrl-S the transcript (Markdown)
+Ctrl-R      answer the last message again, with another seed
+Ctrl-Y      copy the last answer
+Ctrl-F      search;  PageUp/PageDown, Ctrl-Home/Ctrl-End scroll
+Ctrl-P      all commands and themes
+
+/temp 0.7   /k 4   /spec auto   /stats   /system TEXT   /save FILE   /load FILE
+/reset      a new conversation;  /help says more.  @file puts a file into the message
+
+A cycle is one pass of the model over the drafted tokens. Accepted ones are underlined in the
+answer and make the bars. Bars above the break-even line are faster than plain decoding, bars
+below it slower; the line is measured on this machine while you chat.
+"""
+
+
+class LiveScreen(SizedScreen):
+    """Chat. `ask` is sent as soon as the model is open; `exports` is where files go."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f1", "help", "all keys", priority=True),
+        Binding("f2", "speculation", "speculation on/off", priority=True),
+        Binding("f3", "drafter", "drafter", priority=True),
+        Binding("f4", "view", "Markdown or tokens", priority=True),
+        Binding("f5", "k(-1)", "fewer drafted (K)", priority=True),
+        Binding("f6", "k(1)", "more drafted (K)", priority=True),
+        Binding("f7", "ghosts", "rejected tokens", priority=True),
+        Binding("f8", "thinking", "thinking", priority=True),
+        Binding("f9", "record", "record", priority=True),
+        Binding("f10", "screenshot", "screenshot", priority=True),
+        Binding("ctrl+s", "transcript", "save the transcript", priority=True),
+        Binding("ctrl+r", "again", "answer again", priority=True),
+        Binding("ctrl+y", "copy", "copy the answer", priority=True),
+        Binding("ctrl+f", "search", "search", priority=True),
+        Binding("ctrl+c", "stop", "stop"),
+        Binding("ctrl+home", "scroll('home')", "top", priority=True),
+        Binding("ctrl+end", "scroll('end')", "bottom", priority=True),
+        Binding("pageup", "scroll('page_up')", "up", priority=True),
+        Binding("pagedown", "scroll('page_down')", "down", priority=True),
+    ]
+
+    def __init__(
+        self,
+        desk: Desk,
+        feed: Feed,
+        *,
+        gauges: Callable[[], Gauges] | None = None,
+        exports: Path,
+        history: Path | None = None,
+        ask: str = "",
+        ascii_only: bool = False,
+    ) -> None:
+        super().__init__()
+        self.live = Live()
+        self._desk = desk
+        self._feed = feed
+        self._gauges = gauges
+        self._exports = exports
+        self._history = history
+        self._ask = ask
+        self._ascii = ascii_only
+        self._recording = False
+        self._was_on: tuple[str, ...] | None = None  # what F2 goes back to
+        self._drawn = (-1, "")
+        self.failed = False
+
+    def compose(self) -> ComposeResult:
+        """The picture, the prompt and the line of keys."""
+        yield Static("specctl needs 40×10", id="small", markup=False)
+        yield Dashboard(self._ascii)
+        yield SearchBar()
+        yield PromptInput(history=self._history)
+        yield Static("", id="keys", markup=False)
+
+    def on_mount(self) -> None:
+        """Draw first; the engine is loaded behind it."""
+        self.query_one(PromptInput).focus()
+        self._submit(Open())
+        if self._ask:
+            self._submit(Ask(self._ask))
+        self.set_interval(1 / RATE, self._tick)
+        if self._gauges is not None:
+            self._read_gauges()
+            self.set_interval(GAUGES_EVERY, self._read_gauges)
+        self._show()
+
+    def _submit(self, job: Job) -> None:
+        self._feed.submit(lambda: self._desk.do(job))
+
+    def _read_gauges(self) -> None:
+        if self._gauges is not None:
+            self._feed.put(self._gauges())
+
+    def _tick(self) -> None:
+        for event in self._feed.take():
+            self.live.apply(event)
+            if isinstance(event, Note) and event.kind != "note":
+                self.say(event.text, event.kind)
+        if self.live.phase == "failed":
+            self.failed = True
+            self.app.exit()
+            return
+        self._show()
+
+    def _show(self) -> None:
+        mark = "REC" if self._recording else ""
+        state = (self.live.version, mark)
+        if state == self._drawn:
+            return
+        self._drawn = state
+        self.query_one(Dashboard).sync(self.live, mark)
+        self.query_one("#keys", Static).update(self._keys())
+
+    def _keys(self) -> str:
+        """The line of keys: what one can do now comes first."""
+        if self.live.phase == "opening":
+            return "loading the model …  ^Q quit  F1 all keys"
+        busy = self.live.phase in ("prompt", "writing")
+        off = self.live.spec_types == PLAIN
+        first = "^C stop" if busy else "Enter send"
+        switch = "F2 speculation on" if off else "F2 speculation off"
+        return f"{first}  {switch}  F3 drafter  F5/F6 K  ^Q quit  F1 all keys"
+
+    # what is typed
+
+    def on_prompt_input_submitted(self, event: PromptInput.Submitted) -> None:
+        """A message, or a slash command."""
+        text = event.text.strip()
+        if text in ("/quit", "/exit"):
+            self.app.exit()
+        elif text.startswith("/"):
+            self._submit(Command(text))
+        elif text:
+            self.query_one(Dashboard).transcript.follow()
+            self._submit(Ask(text))
+
+    # keys
+
+    def action_help(self) -> None:
+        """Every key."""
+        self.app.push_screen(HelpScreen(HELP))
+
+    def action_speculation(self) -> None:
+        """Off, or on as it was."""
+        if self.live.spec_types != PLAIN:
+            self._was_on = self.live.spec_types
+            self._change(Change(spec_types=PLAIN))
+            self.say("speculation off: plain decoding from the next cycle on")
+        else:
+            on = self._was_on or self._first_choice()
+            self._change(Change(spec_types=on))
+            self.say(f"speculation on: {','.join(on)}")
+
+    def _first_choice(self) -> tuple[str, ...]:
+        """What to switch on where nothing was on: `auto` where it is there."""
+        choices = [one.spec_types for one in self._desk.choices() if one.spec_types != PLAIN]
+        return ("auto",) if ("auto",) in choices else choices[0]
+
+    def action_drafter(self) -> None:
+        """Choose one from the list."""
+        if self.live.ready is None:
+            self.say("the model is still loading")
+            return
+
+        def chosen(choice: Choice | None) -> None:
+            if choice is not None:
+                self._change(Change(spec_types=choice.spec_types))
+
+        self.app.push_screen(ChooseScreen(self._desk.choices(), self.live.spec_types), chosen)
+
+    def action_k(self, step: int) -> None:
+        """One step of the ladder."""
+        if self.live.spec_types == PLAIN:
+            self.say("speculation is off: F2 switches it on")
+            return
+        k = higher(self.live.k) if step > 0 else lower(self.live.k, self.live.k_max)
+        self.say(f"K at most {k}" if k else "K as the drafter likes")
+        self._change(Change(k=k))
+
+    def _change(self, change: Change) -> None:
+        """From the next cycle of a running answer; the empty job applies it where none runs."""
+        self._desk.change(change)
+        self._submit(Change())
+
+    def action_stop(self) -> None:
+        """Stop the answer; with nothing to stop, say how to leave."""
+        if self.live.phase in ("prompt", "writing"):
+            self._desk.stop()
+        else:
+            self.say("Ctrl-Q quits")
+
+    def action_again(self) -> None:
+        """The last message once more."""
+        if self.live.phase in ("prompt", "writing"):
+            self.say("stop the running answer first: Ctrl-C")
+        else:
+            self._submit(Again())
+
+    def action_view(self) -> None:
+        """Markdown, or tokens."""
+        transcript = self.query_one(Dashboard).transcript
+        transcript.view = "tokens" if transcript.view == "markdown" else "markdown"
+        self.say("finished answers as " + transcript.view)
+
+    def action_ghosts(self) -> None:
+        """Rejected tokens on or off."""
+        transcript = self.query_one(Dashboard).transcript
+        transcript.ghosts = not transcript.ghosts
+        self.say("rejected draft tokens " + ("shown" if transcript.ghosts else "hidden"))
+
+    def action_thinking(self) -> None:
+        """Thinking folded or open."""
+        transcript = self.query_one(Dashboard).transcript
+        transcript.fold_thinking = not transcript.fold_thinking
+
+    def action_record(self) -> None:
+        """Start or stop a recording."""
+
+        def toggle() -> str:
+            path = self._desk.record()
+            self._recording = path is not None
+            return f"recording to {path}" if path else "recording stopped"
+
+        self.attempt(toggle)
+        self._show()
+
+    def action_screenshot(self) -> None:
+        """The screen as SVG."""
+        svg = self.app.export_screenshot(title="specctl")
+        self.attempt(lambda: f"saved {write_export(self._exports, '.svg', svg)}")
+
+    def action_transcript(self) -> None:
+        """The conversation as Markdown."""
+        text = self.query_one(Dashboard).transcript.plain_text()
+        self.attempt(lambda: f"saved {write_export(self._exports, '.md', text)}")
+
+    def action_copy(self) -> None:
+        """The last answer to the clipboard (the terminal must allow it)."""
+        answer = self.query_one(Dashboard).transcript.last_answer()
+        if answer:
+            self.app.copy_to_clipboard(answer)
+            self.say(f"copied {len(answer)} characters")
+        else:
+            self.say("there is no answer yet")
+
+    def action_search(self) -> None:
+        """Open the search line."""
+        self.query_one(SearchBar).open()
+
+    def on_search_bar_sought(self, event: SearchBar.Sought) -> None:
+        """Mark what is found."""
+        found = self.query_one(Dashboard).transcript.search(event.text)
+        self.query_one(SearchBar).found(found)
+
+    def on_search_bar_next(self, event: SearchBar.Next) -> None:
+        """To the next place."""
+        self.query_one(Dashboard).transcript.next_match(event.step)
+
+    def on_search_bar_closed(self, _event: SearchBar.Closed) -> None:
+        """Back to the prompt."""
+        self.query_one(Dashboard).transcript.search("")
+        self.query_one(PromptInput).focus()
+
+    def action_scroll(self, where: str) -> None:
+        """Scroll the transcript."""
+        getattr(
+            self.query_one(Dashboard).transcript,
+            f"action_{where}" if where.startswith("page") else f"action_scroll_{where}",
+        )()

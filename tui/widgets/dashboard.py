@@ -1,0 +1,47 @@
+"""The picture that live chat, replay and watching share: header, transcript, cycles, numbers, log.
+
+At 110 columns and more the figures stand beside the text, below that under it; see app.tcss.
+"""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.containers import Container
+
+from specctl.tui.state import Live
+from specctl.tui.widgets.cycles import CycleView
+from specctl.tui.widgets.header import Header
+from specctl.tui.widgets.log import LogView
+from specctl.tui.widgets.numbers import Numbers
+from specctl.tui.widgets.transcript import Transcript
+
+
+class Dashboard(Container):
+    """All of the picture. `sync` draws what has changed."""
+
+    def __init__(self, ascii_only: bool = False) -> None:
+        super().__init__()
+        self._ascii = ascii_only
+
+    def compose(self) -> ComposeResult:
+        """Header above, then text and figures."""
+        yield Header(ascii=self._ascii)
+        with Container(id="body"):
+            yield Transcript(ascii=self._ascii)
+            with Container(id="figures"):
+                yield CycleView(ascii=self._ascii)
+                yield Numbers(ascii=self._ascii)
+                yield LogView(ascii=self._ascii)
+
+    @property
+    def transcript(self) -> Transcript:
+        """The text."""
+        return self.query_one(Transcript)
+
+    def sync(self, live: Live, mark: str = "") -> None:
+        """Show the state; `mark` stands in the header (REC, paused)."""
+        self.query_one(Header).sync(live, mark)
+        self.transcript.sync(live)
+        self.query_one(CycleView).sync(live)
+        self.query_one(Numbers).sync(live)
+        self.query_one(LogView).sync(live)
