@@ -45,7 +45,7 @@ class Turn:
     totals: Totals = field(default_factory=Totals)
     finished: Finished | None = None
     error: str = ""
-    _splitter: ThinkSplitter = field(default_factory=ThinkSplitter)
+    _splitter: ThinkSplitter = field(default_factory=ThinkSplitter, compare=False)
 
     @property
     def text(self) -> str:

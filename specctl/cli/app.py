@@ -32,6 +32,7 @@ COMMANDS = {
     "recommend": ("specctl.cli.recommend:recommend", "Which model, draft and settings fit here?"),
     "check": ("specctl.cli.check:check", "May this draft work for that target?"),
     "pull": ("specctl.cli.pull:pull", "Fetch a whole pair; resumes where it stopped."),
+    "replay": ("specctl.cli.replay:replay", "Play a recording on the dashboard."),
     "models": ("specctl.cli.models:models", "List, verify, remove, import model files."),
 }
 

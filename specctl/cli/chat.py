@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from specctl.cli import options as o
+from specctl.cli import screen as full_screen
 from specctl.cli.talk import Look, Talk, run_interactive
 from specctl.errors import SpecctlError, UsageError
 from specctl.settings import EngineSettings, SpecSettings
@@ -44,6 +45,12 @@ def chat(
     ] = None,
     stop: Annotated[
         list[str] | None, typer.Option("--stop", help="Stop at this text; repeatable.")
+    ] = None,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Line by line, without the full screen.")
+    ] = False,
+    theme: Annotated[
+        str | None, typer.Option("--theme", help="Of the full screen: textual-light, nord, …")
     ] = None,
     no_color: Annotated[bool, typer.Option("--no-color", help="No tints.")] = False,
     json: Annotated[
@@ -85,9 +92,10 @@ def chat(
     """Chat with a model through specctl's own draft–verify loop.
 
     Without --model the best one for this machine is proposed; what is missing is offered to pull.
-    Accepted draft tokens are tinted by drafter, the target's own are plain. After each answer one
-    line says whether drafting paid. In the chat: /help lists commands, @file puts a file into a
-    message, Ctrl-C stops an answer. Text on stdin is answered once, without a chat.
+    On a terminal the dashboard opens: the answer with accepted draft tokens tinted by drafter, and
+    every cycle against the break-even. With --plain, line by line. In the chat: F1 or /help lists
+    what can be done, @file puts a file into a message, Ctrl-C stops an answer. Text on stdin is
+    answered once, without a chat.
     """
     # fmt: off
     spec = o.spec_settings(
@@ -120,13 +128,29 @@ def chat(
         if spec_type is None:
             spec = _as_named(spec, files)
         say_unused_draft(files, [spec])
-        session = stack.enter_context(_open(files, spec, settings))
         manner = Manner(sampling, max_tokens, tuple(stop or ()), _on(think))
-        talk = Talk(Dialogue(session, manner, system), look, sink=sink)
+
+        def begin(opened: contextlib.ExitStack) -> Dialogue:
+            return Dialogue(opened.enter_context(_open(files, spec, settings)), manner, system)
+
+        if message is None and not json and _may_open_screen(plain):
+            full_screen.chat(begin, sink, theme, no_color)
+            return
+        talk = Talk(begin(stack), look, sink=sink)
         if message is None:
             run_interactive(talk)
         elif talk.turn(message).reason == "cancelled":
             raise typer.Exit(130)
+
+
+def _may_open_screen(plain: bool) -> bool:
+    """On a terminal that can show it; where it cannot, one line says why."""
+    if plain:
+        return False
+    reason = full_screen.why_not()
+    if reason is not None and reason != full_screen.NO_TERMINAL:
+        print(f"line by line: {reason}", file=sys.stderr)
+    return reason is None
 
 
 def _on(think: str | None) -> bool | None:

@@ -13,21 +13,25 @@ from types import FrameType
 from typing import TYPE_CHECKING, TextIO
 
 from specctl import paths
+from specctl.errors import UsageError
 
 if TYPE_CHECKING:
     from textual.screen import Screen
 
+    from specctl.cli.desk import Opener
     from specctl.tui.messages import Gauges
 
 LEAST = (40, 10)  # columns, lines
+NO_TERMINAL = "not a terminal"
 _SWITCH_INTERVAL = 0.0005  # seconds: how long drawing may keep the engine's thread waiting
+_PATIENCE = 5.0  # seconds that a running cycle or a loading model is waited for on leaving
 _STREAMS = ("__stdout__", "__stderr__")
 
 
 def why_not() -> str | None:
     """Why the full screen cannot open here; None where it can."""
     if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)):
-        return "not a terminal"
+        return NO_TERMINAL
     if sys.stderr is None or not sys.stderr.isatty():
         return "stderr is not the terminal"
     if os.environ.get("TERM", "") == "dumb":
@@ -81,10 +85,46 @@ def own_terminal(log: Path) -> Iterator[None]:
             setattr(sys, name, stream)
 
 
+def chat(opener: Opener, sink: TextIO | None, theme: str | None, no_color: bool) -> None:
+    """Chat on the full screen; the models are opened once it is painted.
+
+    Raises:
+        SpecctlError: the model could not be opened.
+    """
+    if no_color:
+        os.environ["NO_COLOR"] = "1"  # before Textual reads it
+    from specctl.cli.desk import EngineDesk
+    from specctl.tui.feed import Feed
+    from specctl.tui.screens.live import LiveScreen
+
+    desk, feed = EngineDesk(opener, sink), Feed()
+    try:
+        run(
+            lambda: LiveScreen(
+                desk,
+                feed,
+                gauges=gauges,
+                exports=paths.data_dir() / "exports",
+                history=paths.data_dir() / "history",
+                ascii_only=ascii_only(),
+            ),
+            theme,
+        )
+    finally:
+        desk.stop()
+        if not feed.close(_PATIENCE):  # a model that is still loading cannot be interrupted
+            os._exit(0)
+        desk.close()
+    if desk.failure is not None:
+        raise desk.failure
+
+
 def run(make: Callable[[], Screen[None]], theme: str | None = None) -> None:
     """Show a screen until it is left. The terminal is given back whatever happens."""
     from specctl.tui.app import SpecctlApp
 
+    if theme is not None:
+        _check_theme(theme)
     interval = sys.getswitchinterval()
     with own_terminal(paths.cache_dir() / "native.log"):
         app = SpecctlApp(make(), theme)
@@ -94,6 +134,13 @@ def run(make: Callable[[], Screen[None]], theme: str | None = None) -> None:
                 app.run()
         finally:
             sys.setswitchinterval(interval)
+
+
+def _check_theme(theme: str) -> None:
+    from textual.theme import BUILTIN_THEMES
+
+    if theme not in BUILTIN_THEMES:
+        raise UsageError(f"there is no theme {theme!r}", "one of " + ", ".join(BUILTIN_THEMES))
 
 
 @contextlib.contextmanager
