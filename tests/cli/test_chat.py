@@ -180,7 +180,7 @@ def test_ctrl_c_in_the_middle_of_a_prompt(tiny_models: Mapping[str, Path], tmp_p
     text = tmp_path / "long.txt"
     text.write_text("amber " * 7500)  # some five seconds on one thread
     arguments = ("--ctx", "8192", "-n", "8", "--threads", "1")
-    with Terminal("chat", "-m", str(tiny_models["slow"]), *arguments) as terminal:
+    with Terminal("chat", "--plain", "-m", str(tiny_models["slow"]), *arguments) as terminal:
         at = terminal.wait("> ")
         terminal.type(f"@{text}")
         time.sleep(1.0)
@@ -199,7 +199,9 @@ def test_ctrl_c_in_the_middle_of_a_prompt(tiny_models: Mapping[str, Path], tmp_p
 
 def test_ctrl_c_stops_an_answer_and_twice_quits(tiny_models: Mapping[str, Path]) -> None:
     model = str(tiny_models["slow"])
-    with Terminal("chat", "-m", model, "--ctx", "4096", "-n", "4000", *GREEDY) as terminal:
+    with Terminal(
+        "chat", "--plain", "-m", model, "--ctx", "4096", "-n", "4000", *GREEDY
+    ) as terminal:
         at = terminal.wait("> ")
         terminal.type("amber")
         time.sleep(1.0)
@@ -221,7 +223,7 @@ def test_ten_turns_in_a_small_context(tiny_models: Mapping[str, Path]) -> None:
     model = str(tiny_models["clock"])
     draft = str(tiny_models["clock-draft"])
     with Terminal(
-        *("chat", "-m", model, "--ctx", "256", "-n", "60", *GREEDY),
+        *("chat", "--plain", "-m", model, "--ctx", "256", "-n", "60", *GREEDY),
         *("--spec-type", "draft-simple", "--draft", draft, "--k", "8"),
     ) as terminal:
         at = 0
@@ -240,7 +242,7 @@ def test_ten_turns_in_a_small_context(tiny_models: Mapping[str, Path]) -> None:
 
 
 def test_accepted_draft_tokens_are_tinted(tiny_models: Mapping[str, Path]) -> None:
-    arguments = ("chat", "-m", str(tiny_models["clock"]), "-n", "40", *GREEDY)
+    arguments = ("chat", "--plain", "-m", str(tiny_models["clock"]), "-n", "40", *GREEDY)
     drafting = ("--spec-type", "draft-simple", "--draft", str(tiny_models["clock-draft"]))
     for colour, tinted in (({"NO_COLOR": ""}, True), ({"NO_COLOR": "1"}, False)):
         with Terminal(*arguments, *drafting, **colour) as terminal:
@@ -251,7 +253,9 @@ def test_accepted_draft_tokens_are_tinted(tiny_models: Mapping[str, Path]) -> No
 
 
 def test_commands_of_the_chat(tiny_models: Mapping[str, Path]) -> None:
-    with Terminal("chat", "-m", str(tiny_models["clock"]), "-n", "9", *GREEDY) as terminal:
+    with Terminal(
+        "chat", "--plain", "-m", str(tiny_models["clock"]), "-n", "9", *GREEDY
+    ) as terminal:
         at = terminal.wait("> ")
         for typed, shown in (
             ("/help", "/spec"),

@@ -386,7 +386,7 @@ class TestOnATerminal:
     def test_a_yes_pulls_and_the_chat_begins(self, hub: HubServer) -> None:
         from terminal import Terminal
 
-        with Terminal("chat", "-m", PAIR, *SHORT) as terminal:
+        with Terminal("chat", "--plain", "-m", PAIR, *SHORT) as terminal:
             at = terminal.wait(f"{PAIR} is not here: ")
             at = terminal.wait("Pull it now? [Y/n]", after=at)
             terminal.type("")
@@ -409,7 +409,7 @@ class TestOnATerminal:
     def test_nothing_named_proposes_the_best_and_gets_it(self, hub: HubServer) -> None:
         from terminal import Terminal
 
-        arguments = ("chat", "--ctx", "512", *SHORT)
+        arguments = ("chat", "--plain", "--ctx", "512", *SHORT)
         with Terminal(*arguments) as terminal:
             at = terminal.wait("Best for this machine: clock:F32")
             at = terminal.wait("download ", after=at)

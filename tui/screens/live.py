@@ -98,7 +98,7 @@ class LiveScreen(SizedScreen):
         self._ascii = ascii_only
         self._recording = False
         self._was_on: tuple[str, ...] | None = None  # what F2 goes back to
-        self._drawn = (-1, "")
+        self._drawn = (-1, False)
         self.failed = False
 
     def compose(self) -> ComposeResult:
@@ -140,12 +140,11 @@ class LiveScreen(SizedScreen):
         self._show()
 
     def _show(self) -> None:
-        mark = "REC" if self._recording else ""
-        state = (self.live.version, mark)
+        state = (self.live.version, self._recording)
         if state == self._drawn:
             return
         self._drawn = state
-        self.query_one(Dashboard).sync(self.live, mark)
+        self.query_one(Dashboard).sync(self.live, recording=self._recording)
         self.query_one("#keys", Static).update(self._keys())
 
     def _keys(self) -> str:

@@ -84,7 +84,7 @@ class ReplayScreen(SizedScreen):
     def _show(self) -> None:
         player = self.player
         mark = "end" if player.at_end else "paused" if self.paused else f"{self.speed:g}×"
-        self.query_one(Dashboard).sync(player.live, mark)
+        self.query_one(Dashboard).sync(player.live, state=mark)
         keys = "Space go on" if self.paused else "Space pause"
         self.query_one("#keys", Static).update(
             f"replay {player.now:.1f} of {player.length:.1f} s · {mark}   "

@@ -38,9 +38,11 @@ class Dashboard(Container):
         """The text."""
         return self.query_one(Transcript)
 
-    def sync(self, live: Live, mark: str = "") -> None:
-        """Show the state; `mark` stands in the header (REC, paused)."""
-        self.query_one(Header).sync(live, mark)
+    def sync(self, live: Live, *, recording: bool = False, state: str = "") -> None:
+        """Show all of it; `state` is a word for the header (paused)."""
+        header = self.query_one(Header)
+        header.tell(recording=recording, state=state)
+        header.sync(live)
         self.transcript.sync(live)
         self.query_one(CycleView).sync(live)
         self.query_one(Numbers).sync(live)
