@@ -218,6 +218,17 @@ class BenchLive:
         found = [run for run in self.runs if run.prompt.key == prompt and run.arm == arm]
         return tuple(sorted(found, key=lambda run: run.repeat))
 
+    def latest(self, place: Place) -> Run | None:
+        """The run of a cell that was done last."""
+        return next(
+            (
+                run
+                for run in reversed(self.runs)
+                if run.arm == place.arm and self._holds(place, run.prompt.family)
+            ),
+            None,
+        )
+
     def _report(self, workload: Workload) -> Report | None:
         if self.outcome is None:
             return self._reports.get(workload)

@@ -51,15 +51,14 @@ def header_lines(
     left = _left(live, now - since)
     state = (_state(live, stopping), WARN if stopping else STRONG)
     name = cut_middle(clean(plan.model), max(10, width // 2 - 10), signs)
-    count = len(plan.prompts)
-    size = f"{count} prompts × {plan.repeats}" if count != 1 else f"1 prompt × {plan.repeats}"
+    size = f"{_count(len(plan.prompts), 'prompt')} × {plan.repeats}"
     runs = f"{len(live.runs)}/{live.total} runs"
     title: list[tuple[str, str]] = [("bench ", MUTED), (name, STRONG)]
     draft = [(f"draft {clean(plan.draft)}", "")] if plan.draft else []
     if height < 2:
         return [_row([[state], [(runs, "")], [(left, "")], title], width, signs)]
     first = _row([title, draft, [state], [(left, "")]], width, signs)
-    threads = f", {live.opened.threads} threads" if live.opened else ""
+    threads = f", {_count(live.opened.threads, 'thread')}" if live.opened else ""
     second = _row(
         [[(f"{size}, up to {plan.max_tokens} tokens{threads}", "")], [(_load(live), WARN)]],
         width,
@@ -79,14 +78,17 @@ def header_lines(
 
 def _state(live: BenchLive, stopping: bool) -> str:
     if live.phase == "checking":
-        count = live.differing
-        return f"checking {count} differing text{'s' * (count != 1)}" if count else "checking texts"
+        return f"decoding {_count(live.differing, 'differing text')} again"
     if live.phase == "done":
         stopped = live.outcome is not None and live.outcome.interrupted
         return "stopped: what is complete" if stopped else "done"
     if stopping and live.phase != "failed":
         return "stopping after this cycle"
     return {"opening": "opening the models", "warming": "warming up"}.get(live.phase, live.phase)
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}" + "s" * (count != 1)
 
 
 def _left(live: BenchLive, elapsed: float) -> str:
@@ -131,9 +133,7 @@ def detail_lines(
     row_, speed = cell.row, cell.row.speed
     value = [(figure(speed, signs).strip() + " ", STRONG), *_pieces(verdict(row_, signs))]
     rates = f"plain {number(speed.plain_rate, '.1f')} → {number(speed.rate, '.1f')} tok/s"
-    lines = [
-        _row([title, value, [(words.spread(speed), "")], [(_basis(cell), MUTED)]], width, signs)
-    ]
+    lines = [_row([title, value, [(words.spread(speed), "")]], width, signs)]
     if height == 1:
         short = [
             (f"α {percent(row_.totals.acceptance_rate)} of {percent(row_.totals.coverage)}", "")
@@ -142,16 +142,34 @@ def detail_lines(
     lines += [
         _row([_standing(row_), [(rates, "")]], width, signs),
         _row(_why(row_), width, signs),
-        _row(_texts(row_, cell.final), width, signs),
+        _row([[(_basis(cell), MUTED)], *_texts(row_, cell.final)], width, signs),
     ]
-    return [*lines, *_notes(live, width, signs)][:height]
+    lines += _notes(live, width, signs)
+    if height >= len(lines) + CHART + 1:
+        lines += _latest(live, place, width, height - len(lines) - 1, signs)
+    return lines[:height]
+
+
+def _latest(live: BenchLive, place: Place, width: int, height: int, signs: Glyphs) -> list[Content]:
+    """The cycles of the cell's latest run, where there is room for a chart."""
+    run = live.latest(place)
+    if run is None:
+        return []
+    repeat = f", repeat {run.repeat + 1}" if live.plan.repeats > 1 else ""
+    title = f"accepted per cycle on {clean(run.prompt.key)}{repeat}"
+    chart = Chart(_bars(run), run.totals.break_even, title)
+    return [Content(""), *chart_lines(chart, width, min(height, 2 * CHART), signs)]
+
+
+def _bars(run: Run) -> list[Bar]:
+    return [Bar(float(accepted), drafted > 0) for drafted, accepted in accepted_per_cycle(run)]
 
 
 def _basis(cell: Cell) -> str:
     """How much of it is behind the figure."""
     if cell.final:
-        return f"{cell.prompts} prompts" if cell.prompts != 1 else "1 prompt"
-    return f"so far: {cell.prompts} of {cell.of_prompts} prompts × {cell.repeats}"
+        return f"{_count(cell.prompts, 'prompt')} × {cell.repeats}"
+    return f"so far {cell.prompts} of {_count(cell.of_prompts, 'prompt')} × {cell.repeats}"
 
 
 def _standing(row_: Row) -> list[tuple[str, str]]:
@@ -269,7 +287,7 @@ def _run_lines(run: Run, width: int, signs: Glyphs) -> list[Content]:
     if run.undrafted:
         reasons = "; ".join(f"{reason} ({count})" for reason, count in run.undrafted[:3])
         lines.append(_row([[(f"without a draft: {clean(reasons)}", MUTED)]], width, signs))
-    bars = [Bar(float(accepted), drafted > 0) for drafted, accepted in accepted_per_cycle(run)]
+    bars = _bars(run)
     columns = max(10, width - (34 if width >= 46 else 6))  # the rest is axis and labels
     for start in range(0, len(bars), columns):
         part = bars[start : start + columns]

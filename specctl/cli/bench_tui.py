@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _SWITCH_INTERVAL = 0.0005  # seconds: how long drawing may keep the measuring thread waiting
 
 
-def run(plan: BenchPlan, files: Resolved, theme: str | None = None) -> Outcome | None:
+def run(plan: BenchPlan, files: Resolved) -> Outcome | None:
     """Measure on the full screen until it is left; None, with a note, where it cannot open.
 
     A measurement that runs when the screen is left is stopped as by Ctrl-C, and its end is waited
@@ -47,7 +47,7 @@ def run(plan: BenchPlan, files: Resolved, theme: str | None = None) -> Outcome |
 
     worker = BenchWorker(plan, files.model, files.draft, _opener)
     interval = sys.getswitchinterval()
-    app = BenchApp(worker, _report, screen.ascii_only(), theme)
+    app = BenchApp(worker, _report, screen.ascii_only())
     with screen.own_terminal(paths.cache_dir() / "native.log"):
         sys.setswitchinterval(_SWITCH_INTERVAL)
         try:

@@ -78,7 +78,7 @@ class BenchScreen(SizedScreen):
         """Lines for header and detail by the height there is (SizedScreen sets the classes)."""
         height = self.size.height
         header = 3 if height >= 20 else 2 if height >= 14 else 1
-        detail = 10 if height >= 36 else 6 if height >= 24 else 3 if height >= 14 else 1
+        detail = 17 if height >= 44 else 6 if height >= 24 else 3 if height >= 14 else 1
         self.set_class(height < 20, "-flat")
         self.query_one("#header").styles.height = header
         self.query_one("#detail").styles.height = detail

@@ -13,7 +13,17 @@ from textual.message import Message
 from textual.widget import Widget
 
 from specctl.tui.bench_state import BenchLive, Place
-from specctl.tui.widgets.glyphs import MUTED, STRONG, Glyphs, clean, cut, cut_middle, glyphs
+from specctl.tui.widgets.glyphs import (
+    ASCII,
+    MUTED,
+    STRONG,
+    Glyphs,
+    clean,
+    cut,
+    cut_middle,
+    glyphs,
+    row,
+)
 from specctl.tui.widgets.speedbar import cell_lines, said, scale_of
 from specctl.units import number
 
@@ -42,11 +52,12 @@ class Layout:
     def place_at(self, live: BenchLive, x: int, y: int) -> Place | None:
         """The cell under a point of the widget."""
         column = (x - self.label - self.plain) // self.cell
-        row = (y - 1) // self.row_height
+        index = (y - 1) // self.row_height
         if x < self.label + self.plain or not 0 <= column < self.columns or y < 1:
             return None
         shown = shown_rows(live, self)
-        return Place(shown[row], live.arms[self.left + column]) if row < len(shown) else None
+        arm = live.arms[self.left + column]
+        return Place(shown[index], arm) if index < len(shown) else None
 
 
 def shown_rows(live: BenchLive, layout: Layout) -> tuple[str | None, ...]:
@@ -73,8 +84,8 @@ def lay_out(live: BenchLive, selected: Place, width: int, height: int) -> Layout
     tall = 1 + 2 * len(live.workloads) <= height
     row_height = 2 if tall else 1
     rows = max(0, min(len(families), (height - 1) // row_height - 1))
-    row = families.index(selected.workload) if selected.workload in families else 0
-    top = max(0, min(row - rows // 2, len(families) - rows))
+    at = families.index(selected.workload) if selected.workload in families else 0
+    top = max(0, min(at - rows // 2, len(families) - rows))
     if selected.workload is None:
         top = len(families) - rows
     return Layout(label, plain, cell, left, columns, top, rows, row_height)
@@ -97,7 +108,7 @@ def matrix_lines(
     for workload in shown_rows(live, layout):
         running = now is not None and workload in (None, now.workload)
         rows = [cells[workload, arm].row for arm in live.arms]
-        plain = next((row.speed.plain_rate for row in rows if row is not None), None)
+        plain = next((one.speed.plain_rate for one in rows if one is not None), None)
         name = cut(said(clean(live.label(workload)), signs), layout.label - 3, signs)
         here = running and workload is not None
         mark = said("▸ " if here else "  ", signs)
@@ -118,7 +129,19 @@ def matrix_lines(
             for line, part in zip(drawn, parts, strict=False):
                 part.append(line)
         lines += [Content("").join(part) for part in parts[: layout.row_height]]
+    if len(lines) + 2 <= height:
+        lines += [Content(""), row([[(part, MUTED)] for part in _legend(signs)], width, signs)]
     return [line if line.cell_length <= width else line.truncate(width) for line in lines[:height]]
+
+
+def _legend(signs: Glyphs) -> tuple[str, ...]:
+    line, shade = ("|", "~") if signs is ASCII else ("│", "▒")
+    faster, slower = said("▲", signs), said("▼", signs)
+    return (
+        f"  {faster} faster  {slower} slower  = no difference shown  ! never drafted",
+        f"{line} plain decoding",
+        f"{shade} slowest to fastest repeat",
+    )
 
 
 def _heading(live: BenchLive, layout: Layout, arms: tuple[str, ...], signs: Glyphs) -> Content:
@@ -196,11 +219,11 @@ class Matrix(Widget, can_focus=True):
     def action_move(self, columns: int, rows: int) -> None:
         """Select the cell beside."""
         workloads, arms = self.live.workloads, self.live.arms
-        row = workloads.index(self.selected.workload) + rows
+        index = workloads.index(self.selected.workload) + rows
         column = arms.index(self.selected.arm) + columns
         self.select(
             Place(
-                workloads[max(0, min(row, len(workloads) - 1))],
+                workloads[max(0, min(index, len(workloads) - 1))],
                 arms[max(0, min(column, len(arms) - 1))],
             )
         )

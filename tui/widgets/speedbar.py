@@ -63,13 +63,13 @@ def bar(speed: Speed, width: int, scale: float, signs: Glyphs) -> Content:
 
 
 def verdict(row: Row, signs: Glyphs, short: bool = False) -> Content:
-    """`▲ faster`, `= no difference`, `▼ slower`, `never drafted`; short: the sign alone."""
+    """`▲ faster`, `= no difference`, `▼ slower`, `never drafted`; short: `▲`, `=`, `▼`, `!`."""
     speed = row.speed
     sign = said(SIGN[speed.verdict], signs)
+    if never_drafted(row):
+        return Content.styled("!" if short else words.NEVER, BAD)
     if short:
         return Content.styled(sign, COLOUR[speed.verdict])
-    if never_drafted(row):
-        return Content.styled(words.NEVER, BAD)
     return Content.styled(f"{sign} {words.SHORT[speed.verdict]}", COLOUR[speed.verdict])
 
 
@@ -132,8 +132,6 @@ def _judged(
         first = bar(speed, length, scale, signs) + space + value + space + padded + tail
     elif inner >= rest + BAR_MIN + 1:
         first = bar(speed, inner - rest - 1, scale, signs) + space + value + space + word
-    elif inner >= rest:
-        first = value + space + word
     elif inner >= FIGURE + 3 + BAR_MIN:
         length = inner - FIGURE - 3
         sign = verdict(row, signs, short=True)
