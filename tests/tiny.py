@@ -338,6 +338,8 @@ MODELS: dict[str, Callable[[Path], None]] = {
     "jitter-swa": _jitter_swa,
     "jitter-draft": lambda path: _jitter(path, noise=0.05),
     "hybrid": lambda path: write_hybrid(path, _jitter_head(), out=LOUD["qwen35"]),
+    "hybrid-draft": lambda path: write_hybrid(path, _jitter_head(0.05), out=LOUD["qwen35"]),
+    "hybrid-clock": lambda path: write_hybrid(path, _law_head(clock_target(), Vocab())),
     "recurrent": lambda path: write_recurrent(path, _jitter_head(), out=LOUD["mamba"]),
     "draft-other-token": _draft_vocab(changed={word("cedar"): "\u0120zebra"}),
     "draft-padded-128": _draft_vocab(padding=128),

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from specctl.errors import ContextFullError, EngineError, ModelError, SettingsError
-from specctl.llama import log
+from specctl.llama import log, rollback
 from specctl.llama.api import library
 from specctl.llama.cancel import Cancel, CancelledError
 from specctl.llama.interrupt import deferred
@@ -53,7 +53,9 @@ class Context:
     """KV cache and compute buffers of one sequence.
 
     `rows` is the most logit rows one `verify` may ask for (K + 1): llama.cpp reserves its output
-    buffers for it. `tokens` mirrors the memory; read it, never change it.
+    buffers for it. `tokens` mirrors the memory; read it, never change it. How tokens are taken off
+    the end is in rollback.py; with `lazy` a `cut` may keep fewer of them than asked, where the rest
+    would have to be read again: who opens it so looks at `tokens`.
 
     Raises:
         ModelError: llama.cpp could not create the context (memory, KV type); gives its reason.
@@ -67,6 +69,7 @@ class Context:
         *,
         threads: int,
         rows: int,
+        lazy: bool = False,
         cancel: Cancel | None = None,
         clock: NativeClock | None = None,
     ) -> None:
@@ -81,7 +84,13 @@ class Context:
         self.tokens: list[int] = []
         self.clock = clock or NativeClock()
         self._cancel = cancel  # its buffer must outlive the native context
-        self._n_batch = max(settings.n_batch, rows)
+        # a pass that may be taken back must be one micro-batch, and one row more than its snapshots
+        self._snapshots = self._wanted_snapshots()
+        room = rows + 1 if self._snapshots else rows
+        self._n_batch = max(settings.n_batch, room)
+        self._n_ubatch = max(settings.n_ubatch, room if self._snapshots else 1)
+        self._lazy = lazy
+        self._stands = True  # all that is held
         params = self._params(settings, placement, threads)
         log.forget()
         self.handle: Any = None
@@ -101,6 +110,7 @@ class Context:
         if cancel is not None:
             cancel.attach(lib, self.handle)
         self._memory = lib.llama_get_memory(self.handle)
+        self._rollback = self._choose_rollback()
         self.n_ctx: int = lib.llama_n_ctx_seq(self.handle)
         self._prepare_batches()
         self._view: tuple[int, int, Any] = (0, 0, None)
@@ -110,7 +120,8 @@ class Context:
         params = lib.llama_context_default_params()
         params.n_ctx = settings.n_ctx
         params.n_batch = self._n_batch
-        params.n_ubatch = settings.n_ubatch
+        params.n_ubatch = self._n_ubatch
+        params.n_rs_seq = self._snapshots
         params.n_seq_max = 1
         params.n_outputs_max = self.rows
         params.n_threads = params.n_threads_batch = threads
@@ -122,6 +133,21 @@ class Context:
         # what it still holds, and silently compute nonsense.
         params.swa_full = True
         return params
+
+    def _wanted_snapshots(self) -> int:
+        """One for every token that a pass may take back, or none where that is too much memory."""
+        wanted = self.rows - 1
+        if self.model.can_cut or not wanted:
+            return 0
+        return wanted if wanted <= (self.model.most_snapshots or 0) else 0
+
+    def _choose_rollback(self) -> rollback.Rollback:
+        if self.model.can_cut:
+            return rollback.Cells(self._lib, self._memory)
+        kept = int(self._lib.llama_n_rs_seq(self.handle))
+        if self._snapshots and kept >= self._snapshots:
+            return rollback.Snapshots(self._lib, self._memory, kept)
+        return rollback.Checkpoint(self._lib, self._memory, self.handle)
 
     def _kv_type(self, name: str) -> int:
         value = getattr(self._lib, _KV_TYPES[name], None)
@@ -154,11 +180,6 @@ class Context:
         return self.model.n_vocab
 
     @property
-    def can_cut(self) -> bool:
-        """Can tokens be taken off the end?"""
-        return self.model.can_cut
-
-    @property
     def native_seconds(self) -> float:
         """Seconds inside llama.cpp so far, of every context on this clock."""
         return self.clock.seconds
@@ -177,15 +198,9 @@ class Context:
                 f"{len(tokens)} tokens do not fit the context of {self.n_ctx}",
                 "a larger --ctx, or a shorter text",
             )
-        kept = _common_prefix(self.tokens, tokens)
-        if kept < len(self.tokens):
-            if self.can_cut and kept:
-                self.cut(kept)
-            else:
-                self.clear()
-                kept = 0
-        for start in range(kept, len(tokens), self._n_batch):
-            self._decode(tokens[start : start + self._n_batch], self._silent)
+        kept = self._rewind(_common_prefix(self.tokens, tokens))
+        self._read(tokens[kept:])
+        self._stands = True
         return kept
 
     def verify(self, tokens: Sequence[int]) -> Logits:
@@ -199,6 +214,8 @@ class Context:
         """
         if not 1 <= len(tokens) <= self.rows:
             raise EngineError(f"{len(tokens)} rows asked of a context opened for {self.rows}")
+        if len(tokens) > 1:
+            self._rollback.save(len(self.tokens))
         self._decode(tokens, self._all)
         return self._rows(len(tokens))
 
@@ -208,32 +225,49 @@ class Context:
         Raises:
             ContextFullError, CancelledError: as `verify`.
         """
+        if self._stands:
+            self._rollback.save(len(self.tokens))
+            self._stands = False
         first = len(tokens) - 1 - (len(tokens) - 1) % self._n_batch
-        for start in range(0, first, self._n_batch):
-            self._decode(tokens[start : start + self._n_batch], self._silent)
+        self._read(tokens[:first])
         self._decode(tokens[first:], self._last)
         row: Logits = self._rows(1)[0]
         return row
 
     def cut(self, length: int) -> None:
-        """Keep the first `length` tokens.
+        """Keep the first `length` tokens; they stand.
 
         Raises:
-            EngineError: a memory that cannot be cut (recurrent state).
+            CancelledError: asked to stop while tokens were read again.
         """
-        if length >= len(self.tokens):
-            return
-        if not self.can_cut:
-            raise EngineError(f"the memory of {self.model.arch} cannot be cut")
-        if not self._lib.llama_memory_seq_rm(self._memory, _SEQUENCE, length, -1):
-            self.clear()
-            raise EngineError(f"llama.cpp would not cut the memory to {length} tokens")
-        del self.tokens[length:]
+        if length < len(self.tokens):
+            wanted = self.tokens[:length]
+            held = self._rewind(length)
+            if not self._lazy:
+                self._read(wanted[held:])
+        self._stands = True
+
+    def _rewind(self, length: int) -> int:
+        """Hold at most the first `length` tokens; returns how many are held."""
+        if length < len(self.tokens):
+            held = self._rollback.rewind(len(self.tokens), length) if length else 0
+            if held:
+                del self.tokens[held:]
+            else:
+                self.clear()
+        return len(self.tokens)
+
+    def _read(self, tokens: Sequence[int]) -> None:
+        """Decode without logits."""
+        for start in range(0, len(tokens), self._n_batch):
+            self._decode(tokens[start : start + self._n_batch], self._silent)
 
     def clear(self) -> None:
         """Forget everything."""
         self._lib.llama_memory_clear(self._memory, False)
+        self._rollback.forget()
         self.tokens.clear()
+        self._stands = True
 
     def close(self) -> None:
         """Free the buffers; before the model's `close`."""
@@ -258,6 +292,7 @@ class Context:
         self.clock.seconds += time.perf_counter() - start
         if status == _OK:
             self.tokens.extend(tokens)
+            self._rollback.decoded(count)
             return
         self._resynchronise(tokens)
         if status == _ABORTED and self._cancel is not None and self._cancel.is_set:
@@ -267,14 +302,14 @@ class Context:
         raise EngineError(f"llama_decode failed with {status}: {log.reason() or 'no reason given'}")
 
     def _resynchronise(self, tokens: Sequence[int]) -> None:
-        """After a decode that did not finish: whole micro-batches may have stayed in the memory. A
-        recurrent state is damaged by it; that memory starts over.
-        """
-        held = int(self._lib.llama_memory_seq_pos_max(self._memory, _SEQUENCE)) + 1
-        if not self.can_cut or held < len(self.tokens):
+        """After a decode that did not finish: hold what is whole."""
+        before = len(self.tokens)
+        held = self._rollback.interrupted(before)
+        if not held:
             self.clear()
             return
-        self.tokens.extend(tokens[: held - len(self.tokens)])
+        self.tokens.extend(tokens[: max(0, held - before)])
+        del self.tokens[held:]
 
     def _rows(self, count: int) -> Logits:
         address = self._get_logits(self.handle)

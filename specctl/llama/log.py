@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import logging
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 _LOGGER = logging.getLogger("specctl.llama")
@@ -13,6 +15,7 @@ _CONTINUED = 5
 _last: deque[str] = deque(maxlen=40)
 _complaints: deque[str] = deque(maxlen=12)
 _previous = [0]
+_listeners: list[list[str]] = []
 
 
 def _receive(level: int, text: bytes, _data: Any) -> None:
@@ -23,6 +26,8 @@ def _receive(level: int, text: bytes, _data: Any) -> None:
     if not line.strip(" ."):
         return
     _last.append(line)
+    for lines_of_it in _listeners:
+        lines_of_it.append(line)
     if level >= 3:  # warnings and errors
         _complaints.append(line)
     _LOGGER.log(_LEVELS.get(level, logging.DEBUG), "%s", line)
@@ -53,3 +58,14 @@ def reason() -> str:
 def lines() -> tuple[str, ...]:
     """The last lines of any level, oldest first."""
     return tuple(_last)
+
+
+@contextmanager
+def collected() -> Iterator[list[str]]:
+    """All lines of any level that are said inside."""
+    found: list[str] = []
+    _listeners.append(found)
+    try:
+        yield found
+    finally:
+        _listeners.pop()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from specctl.errors import EngineError, ModelError
-from specctl.llama import devices, log, preflight
+from specctl.llama import devices, log, preflight, rollback
 from specctl.llama.api import amx_is_risky, library
 from specctl.llama.interrupt import deferred
 from specctl.settings import ModelSettings
@@ -61,9 +62,26 @@ class Model:
         self.can_cut = not (
             lib.llama_model_is_recurrent(self.handle) or lib.llama_model_is_hybrid(self.handle)
         )
+        self.n_bytes: int = lib.llama_model_size(self.handle)  # of all tensors
         self.has_decoder = bool(lib.llama_model_has_decoder(self.handle))
         self._pieces: dict[int, bytes] = {}
         self._is_eog: dict[int, bool] = {}
+
+    @cached_property
+    def most_snapshots(self) -> int | None:
+        """How many snapshots of its recurrent state are worth their memory, 0 where llama.cpp keeps
+        none; None for a KV cache, which needs none.
+        """
+        return None if self.can_cut else self._state.most(self.n_bytes)
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """Bytes of one snapshot; 0 where there is none."""
+        return 0 if self.can_cut else round(self._state.bytes)
+
+    @cached_property
+    def _state(self) -> rollback.StateFacts:
+        return rollback.survey(self.handle)
 
     @property
     def arch(self) -> str:

@@ -165,15 +165,14 @@ def test_a_draft_of_another_vocabulary_is_refused(tiny_models: Mapping[str, Path
     assert re.search(r"token \d+ differs: target '.*', draft '.*'", done.stderr)
 
 
-def test_speculation_on_a_recurrent_state_is_refused_with_the_reason(
-    tiny_models: Mapping[str, Path],
-) -> None:
-    model = str(tiny_models["hybrid"])
-    plain = run("chat", "-m", model, "-n", "5", text="amber")
-    assert plain.returncode == 0, plain.stderr
-    done = run("chat", "-m", model, "--spec-type", "ngram-simple", text="amber")
-    assert done.returncode == 1
-    assert "recurrent state" in done.stderr
+@pytest.mark.parametrize("name", ["hybrid", "recurrent"])
+def test_speculation_on_a_recurrent_state(tiny_models: Mapping[str, Path], name: str) -> None:
+    arguments = ("chat", "-m", str(tiny_models[name]), "-n", "40", "--temp", "0")
+    plain = run(*arguments, "--spec-type", "none", text="amber amber")
+    done = run(*arguments, "--spec-type", "ngram-simple", "--k", "4", text="amber amber")
+    assert plain.returncode == done.returncode == 0, done.stderr
+    assert done.stdout == plain.stdout != ""
+    assert ("costs a second pass" in done.stderr) == (name == "recurrent")
 
 
 def test_ctrl_c_in_the_middle_of_a_prompt(tiny_models: Mapping[str, Path], tmp_path: Path) -> None:
