@@ -88,6 +88,8 @@ class BenchApp(App[None]):
 
     def on_arrived(self, _: Arrived) -> None:
         """Fold the steps in, draw, and let the next run begin."""
+        if not self.screen_stack:  # the last ones come while it closes
+            return
         before = self.live.phase
         for step in self._worker.take():
             self.live.apply(step)
@@ -102,7 +104,11 @@ class BenchApp(App[None]):
         self.screen.call_after_refresh(self._worker.drawn)
 
     def _pulse(self) -> None:
-        if self.screen is self._bench and self.live.phase not in ("done", "failed"):
+        if (
+            self.screen_stack
+            and self.screen is self._bench
+            and self.live.phase not in ("done", "failed")
+        ):
             self._bench.sync(False)
 
     def _finished(self) -> None:

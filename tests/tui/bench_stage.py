@@ -13,14 +13,14 @@ from rich.text import Text
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 
-from fake_bench import GOOD, SILENT, Cost, FakeSession, arm  # noqa: E402
+from fake_bench import GOOD, SILENT, Cost, FakeSession, arm
 
-from specctl.bench.results import Outcome  # noqa: E402
-from specctl.bench.run import BenchPlan  # noqa: E402
-from specctl.bench.workloads import Prompt  # noqa: E402
-from specctl.settings import EngineSettings, Request, Sampling  # noqa: E402
-from specctl.tui.bench_app import BenchApp  # noqa: E402
-from specctl.tui.bench_worker import BenchWorker  # noqa: E402
+from specctl.bench.results import Outcome
+from specctl.bench.run import BenchPlan
+from specctl.bench.workloads import Prompt
+from specctl.settings import EngineSettings, Request, Sampling
+from specctl.tui.bench_app import BenchApp
+from specctl.tui.bench_worker import BenchWorker
 
 SLOW = Cost(k=4, accepted=0, t_d=0.003, t_v=0.014, t_o=0.0005)  # one token in 17.5 ms: 0.57×
 SAME = Cost(k=1, accepted=1, t_v=0.0199)  # two tokens in 19.9 ms: no difference

@@ -91,10 +91,8 @@ class BenchScreen(SizedScreen):
         """Draw again: all of it after `steps`, else the one line that counts."""
         if steps:
             self.since = time.monotonic()
-            for widget in self.query("_Lines, Matrix"):
-                widget.refresh()
-        else:
-            self.query_one("#header").refresh()
+        for widget in self.query("_Lines, Matrix" if steps else "#header"):
+            widget.refresh()
 
     def lines_of(self, name: str, width: int, height: int) -> list[Content]:
         """What a part of the screen shows."""

@@ -59,7 +59,7 @@ class _Page(Screen[None]):
 
     def sync(self, steps: bool) -> None:
         """Draw again if there were steps."""
-        if not steps:
+        if not steps or not self.query("#page"):  # or it is not composed yet
             return
         width = max(20, self.size.width - 3)  # padding and scroll bar
         self.query_one("#page", Static).update(self.page(width))

@@ -116,7 +116,7 @@ def matrix_lines(
             (mark + name).ljust(layout.label), STRONG if workload is None or here else ""
         )
         blank = Content(" " * (layout.label + layout.plain))
-        parts = [[label + _plain(plain, layout.plain)], [blank]]
+        parts = [[label + _plain(plain, layout.plain, signs)], [blank]]
         for arm in arms:
             drawn = cell_lines(
                 cells[workload, arm],
@@ -161,10 +161,10 @@ def _heading(live: BenchLive, layout: Layout, arms: tuple[str, ...], signs: Glyp
     return Content.styled(text, "bold underline")
 
 
-def _plain(rate: float | None, width: int) -> Content:
+def _plain(rate: float | None, width: int, signs: Glyphs) -> Content:
     if not width:
         return Content("")
-    return Content.styled(number(rate, ".1f").rjust(width - 2) + "  ", MUTED)
+    return Content.styled(said(number(rate, ".1f"), signs).rjust(width - 2) + "  ", MUTED)
 
 
 class Matrix(Widget, can_focus=True):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from textual.content import Content
 
 from specctl.bench import words
 from specctl.bench.report import Row, Speed
 from specctl.tui.bench_state import Cell
-from specctl.tui.widgets.glyphs import ASCII, BAD, GOOD, MUTED, WARN, Glyphs, cut, spelled
+from specctl.tui.widgets.glyphs import ASCII, BAD, GOOD, MUTED, WARN, Glyphs, spelled
 from specctl.units import number
 
 COLOUR = {"faster": GOOD, "slower": BAD, "no difference shown": WARN}
@@ -109,8 +109,8 @@ def _waiting(cell: Cell, signs: Glyphs) -> Content:
     if cell.final:
         return Content.styled("not measured", MUTED)
     count = f"{cell.done}/{cell.asked}"
-    said = f"running {count}" if cell.running else count if cell.done else signs.plain
-    return Content.styled(said, MUTED)
+    text = f"running {count}" if cell.running else count if cell.done else signs.plain
+    return Content.styled(text, MUTED)
 
 
 def _judged(
@@ -138,11 +138,22 @@ def _judged(
         first = bar(speed, length, scale, signs) + space + value + space + sign
     else:
         first = value + space + verdict(row, signs, short=True)
-    done = "" if cell.final else f"{row.prompts}/{cell.of_prompts} prompts"
-    second = "  ".join(part for part in (spread, done) if part)
-    if never_drafted(row) and inner < rest:
-        second = words.NEVER
-    return [first, Content.styled(cut(second, max(0, inner), signs), MUTED)]
+    worded = word.plain in first.plain
+    parts = ["" if worded else word.plain.lstrip(said("▲▼= ", signs)), spread]
+    if not cell.final:
+        parts += [f"{row.prompts}/{cell.of_prompts} prompts", f"{row.prompts}/{cell.of_prompts}"]
+    return [first, Content.styled(_as_fits(parts, inner), MUTED)]
+
+
+def _as_fits(parts: Sequence[str], width: int) -> str:
+    """The parts, two spaces apart, without those for which there is no room; the last two say the
+    same thing in two lengths.
+    """
+    out = ""
+    for part in parts:
+        if part and len(out) + 2 * bool(out) + len(part) <= width and part not in out:
+            out += "  " * bool(out) + part
+    return out
 
 
 def _fit(line: Content, width: int) -> Content:
