@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
 import platformdirs
 
-from specctl.errors import UsageError
+from specctl.errors import SpecctlError, UsageError
 
 
 def _home() -> Path | None:
@@ -44,3 +45,23 @@ def models_dir() -> Path:
     """Downloaded models; `SPECCTL_MODELS` puts them on another disk."""
     models = os.environ.get("SPECCTL_MODELS")
     return _expanded("SPECCTL_MODELS", models) if models else data_dir() / "models"
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write all of a file or nothing: a killed write leaves the old one. Makes its folder.
+
+    Raises:
+        SpecctlError: the file cannot be written.
+    """
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not path.is_file():  # /dev/stdout and the like cannot be replaced
+            path.write_text(text, encoding="utf-8")
+            return
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise SpecctlError(f"cannot write {path}: {error.strerror}") from error

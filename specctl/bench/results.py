@@ -5,7 +5,6 @@ No host name, no user, no folder: the machine in general terms, models by their 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
@@ -22,7 +21,7 @@ from specctl import __version__, paths
 from specctl.bench.identity import Identity
 from specctl.bench.report import Report, Speed
 from specctl.bench.run import BenchPlan, Run, RunKey
-from specctl.errors import SpecctlError, UsageError
+from specctl.errors import UsageError
 
 SCHEMA = "specctl-bench/1"
 BUSY = 0.5  # load average per core above which the machine counts as busy
@@ -132,24 +131,12 @@ def check_writable(path: Path) -> None:
 
 
 def write(path: Path, data: Mapping[str, Any]) -> None:
-    """All of it or nothing: a killed write leaves the old file.
+    """A result as JSON, all of it or nothing.
 
     Raises:
         SpecctlError: the file cannot be written.
     """
-    text = json.dumps(data, ensure_ascii=False, indent=1)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists() and not path.is_file():  # /dev/stdout and the like cannot be replaced
-            path.write_text(text + "\n", encoding="utf-8")
-            return
-        part.write_text(text + "\n", encoding="utf-8")
-        part.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
-        raise SpecctlError(f"cannot write {path}: {error.strerror}") from error
+    paths.write_whole(path, json.dumps(data, ensure_ascii=False, indent=1) + "\n")
 
 
 def kept_path(outcome: Outcome) -> Path:

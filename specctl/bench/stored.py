@@ -6,6 +6,7 @@ damaged file is told by the place of its damage.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -63,6 +64,7 @@ class Stored:
     specctl: str
     engine: str
     date: str
+    wall_seconds: float
     machine: Mapping[str, object]
     threads: int
     model: ModelFile
@@ -75,6 +77,7 @@ class Stored:
     arms: Mapping[str, Mapping[str, object]]  # name → its SpecSettings; plain first
     prompts: Mapping[str, tuple[int, str]]  # key → (tokens, their hash)
     plain_texts: Mapping[str, str]  # prompt → hash of plain's answer, first repeat
+    drafted_at: Mapping[str, tuple[int, ...]]  # arm → [i]: cycles that drafted more than i tokens
     rows: tuple[StoredRow, ...]  # by workload, then the totals
     prompt_speeds: tuple[PromptSpeed, ...]
     undrafted: tuple[Undrafted, ...]
@@ -85,6 +88,17 @@ class Stored:
     def compared(self) -> tuple[str, ...]:
         """The arms without plain, in the asked order."""
         return tuple(name for name in self.arms if name != PLAIN)
+
+    @property
+    def totals(self) -> tuple[StoredRow, ...]:
+        """Each arm on all prompts."""
+        return tuple(row for row in self.rows if row.workload is None)
+
+    @property
+    def shown(self) -> tuple[StoredRow, ...]:
+        """What a table shows: all rows, or the totals alone where there is but one workload."""
+        several = len({row.workload for row in self.rows}) > 2
+        return self.rows if several else self.totals
 
     def never_drafted(self, row: StoredRow) -> bool:
         """Is this a drafting arm none of whose cycles had a draft?"""
@@ -163,6 +177,7 @@ def parse(document: object, name: str = "result") -> Stored:
         specctl=top["specctl"].text(),
         engine=top["engine"].text(),
         date=top["date"].text(),
+        wall_seconds=top["wall_seconds"].number(),
         machine=_plain(top["machine"]),
         threads=top["machine"]["threads"].count(),
         model=_model(top["model"]),
@@ -182,6 +197,7 @@ def parse(document: object, name: str = "result") -> Stored:
             for run in top["runs"].items()
             if run["arm"].text() == PLAIN and run["repeat"].count() == 0
         },
+        drafted_at=_drafted_at(top["runs"]),
         rows=tuple(_row(one) for one in report["rows"].items()),
         prompt_speeds=tuple(
             PromptSpeed(one["prompt"].text(), one["arm"].text(), _speed(one))
@@ -246,7 +262,7 @@ class _Node:
         return None if self.value is None else read(self)
 
     def items(self) -> list[_Node]:
-        if not isinstance(self.value, list):
+        if not isinstance(self.value, list | tuple):
             raise self._not("a list")
         return [_Node(one, f"{self.where}[{index}]") for index, one in enumerate(self.value)]
 
@@ -259,6 +275,15 @@ def _plain(node: _Node) -> dict[str, object]:
 
 def _model(node: _Node) -> ModelFile:
     return ModelFile(node["file"].text(), node["bytes"].count())
+
+
+def _drafted_at(runs: _Node) -> dict[str, tuple[int, ...]]:
+    sums: dict[str, tuple[int, ...]] = {}
+    for run in runs.items():
+        arm, counts = run["arm"].text(), run["totals"]["drafted_at"].items()
+        pairs = itertools.zip_longest(sums.get(arm, ()), (n.count() for n in counts), fillvalue=0)
+        sums[arm] = tuple(a + b for a, b in pairs)
+    return sums
 
 
 def _speed(node: _Node) -> Speed:

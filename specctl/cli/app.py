@@ -25,6 +25,7 @@ COMMANDS = {
     "chat": ("specctl.cli.chat:chat", "Chat with a model; see which tokens were drafted."),
     "bench": ("specctl.cli.bench:bench", "Measure whether speculation pays, against plain."),
     "bench compare": ("specctl.cli.bench_compare:bench_compare", "Two results: what changed?"),
+    "bench page": ("specctl.cli.bench_page:bench_page", "A result as a page or a picture."),
     "verify": ("specctl.cli.verify:verify", "Is it lossless here? Same text, tie, or bug."),
     "drafters": ("specctl.cli.drafters:drafters", "The ways to draft, and what each needs."),
     "inspect": ("specctl.cli.inspect:inspect", "What is this model? From its header alone."),

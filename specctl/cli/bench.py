@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,6 +17,7 @@ from specctl.cli import options as opt
 from specctl.cli.fetching import demo_without_asking, resolved, say_unused_draft
 from specctl.cli.render import err, out
 from specctl.errors import SpecctlError
+from specctl.paths import write_whole
 from specctl.resolve import DEMO, DEMO_F16, Resolved
 from specctl.settings import SpecSettings
 
@@ -49,10 +51,17 @@ Repeats = Annotated[
     int | None, typer.Option("--repeats", "-r", help="Of each run; default 3, with --quick 1.")
 ]
 Quick = Annotated[bool, typer.Option("--quick", help="Three prompts of three families.")]
+Tui = Annotated[
+    bool, typer.Option("--tui", help="Full screen: the table fills live; cells open to cycles.")
+]
 Strict = Annotated[
     bool, typer.Option("--strict", help="Exit 1 if an arm never drafts or changes the text.")
 ]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the whole result here, too.")]
+Html = Annotated[
+    Path | None, typer.Option("--html", help="Write a page with charts and all data here.")
+]
+Svg = Annotated[Path | None, typer.Option("--svg", help="Write the speed-up chart here.")]
 Seed = Annotated[int, typer.Option("--seed", help="The same for all arms and repeats.")]
 
 
@@ -66,8 +75,11 @@ def bench(
     max_tokens: MaxTokens = None,
     repeats: Repeats = None,
     quick: Quick = False,
+    tui: Tui = False,
     strict: Strict = False,
     json: Json = None,
+    html: Html = None,
+    svg: Svg = None,
     temperature: opt.Temperature = 0.0,
     seed: Seed = 0,
     top_k: opt.TopK = 40,
@@ -101,7 +113,8 @@ def bench(
     """Measure whether speculation pays, against plain decoding of the same prompts.
 
     Plain and every --spec-type run on one loaded model, interleaved, after a warm-up that does not
-    count. The texts are compared token by token. Two results side by side: specctl bench compare.
+    count. The texts are compared token by token. Of kept results: specctl bench compare A B shows
+    what changed, specctl bench page RESULT draws one.
     """
 
     def spec(types: str, k: int | None) -> SpecSettings:
@@ -111,8 +124,9 @@ def bench(
         return opt.spec_settings(types, k, spec_compat, spec_preset, *sizes, spec_min_accept)
 
     texts = _prompts(workload, prompts, quick)
-    if json is not None:
-        check_writable(json)
+    for file in (json, html, svg):
+        if file is not None:
+            check_writable(file)
     _check_types([spec(one, None) for one in spec_type or ()])
     named = model or demo_without_asking("bench")
     files = resolved(named, draft)
@@ -140,12 +154,12 @@ def bench(
         repeats=repeats if repeats is not None else 1 if quick else 3,
     )
     say_unused_draft(files, [arm.spec for arm in plan.arms])
-    outcome = _run(plan, files)
+    outcome = (_run_on_screen(plan, files) if tui else None) or _run(plan, files)
     if outcome.interrupted:
         prompts_done = len(outcome.plan.prompts)
         err().print(f"stopped: this is about the {prompts_done} prompts that every arm has done")
     view.report(out(), outcome.report, outcome.busy)
-    _keep(outcome, json)
+    _keep(outcome, json, html, svg)
     if quick and named in (DEMO, DEMO_F16):
         out().print(f"Chat with it, drafting only where it pays: specctl chat --model {named}")
     if strict and outcome.report.failures:
@@ -210,14 +224,37 @@ def _run(plan: BenchPlan, files: Resolved) -> Outcome:
     return outcome
 
 
-def _keep(outcome: Outcome, json: Path | None) -> None:
+def _run_on_screen(plan: BenchPlan, files: Resolved) -> Outcome | None:
+    """The same on the full screen; None where it cannot open."""
+    from specctl.cli import bench_tui
+
+    return bench_tui.run(plan, files)
+
+
+def _keep(outcome: Outcome, json: Path | None, html: Path | None, svg: Path | None) -> None:
+    """Into the data folder, then wherever else it was asked for."""
     data = document(outcome)
-    if json is not None:
-        write(json, data)
     kept = kept_path(outcome)
     try:
         write(kept, data)
-    except SpecctlError as error:  # the table and --json are there: no reason to fail
+    except SpecctlError as error:  # the table is there: no reason to fail
         err().print(f"not kept: {error.message}", style="yellow", soft_wrap=True)
-        return
-    err().print(f"kept as {kept}", style="dim", soft_wrap=True)
+    else:
+        err().print(f"kept as {kept}", style="dim", soft_wrap=True)
+    if json is not None:
+        write(json, data)
+    write_pages(data, kept.stem, html, svg)
+
+
+def write_pages(data: Mapping[str, Any], name: str, html: Path | None, svg: Path | None) -> None:
+    """The page and the picture of a result, where they are asked for.
+
+    Raises:
+        UsageError: the data is no whole result. SpecctlError: a file cannot be written.
+    """
+    from specctl.bench import page
+
+    if html is not None:
+        write_whole(html, page.page(data, name))
+    if svg is not None:
+        write_whole(svg, page.picture(data, name))

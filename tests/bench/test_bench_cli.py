@@ -13,6 +13,7 @@ import pytest
 from fake_bench import GOOD, SILENT, FakeSession
 
 from specctl import paths
+from specctl.bench import page
 from specctl.bench.results import SCHEMA, check_writable, cpu_name, tokens_hash, write
 from specctl.errors import SpecctlError, UsageError
 
@@ -145,6 +146,18 @@ def test_json_holds_everything_and_no_place(run: Run, tmp_path: Path) -> None:
     assert "kept as" in err
 
 
+def test_a_run_draws_itself(run: Run, tmp_path: Path) -> None:
+    html, svg, result = (tmp_path / name for name in ("r.html", "r.svg", "r.json"))
+    flags = ("--html", str(html), "--svg", str(svg), "--json", str(result))
+    assert run("--quick", *flags)[0] == 0
+    (kept,) = (paths.data_dir() / "bench").glob("*.json")
+    data = json.loads(kept.read_text(encoding="utf-8"))
+    assert json.loads(result.read_text(encoding="utf-8")) == data
+    assert html.read_text(encoding="utf-8") == page.page(data, kept.stem)
+    assert svg.read_text(encoding="utf-8") == page.picture(data)
+    assert "1.94×" in svg.read_text(encoding="utf-8")
+
+
 def test_own_prompts_replace_the_built_in_ones(
     run: Run, tmp_path: Path, scripted: FakeSession
 ) -> None:
@@ -168,6 +181,8 @@ def test_own_prompts_replace_the_built_in_ones(
         (("--k", "0"), ("k 0",)),
         (("--temperature", "-1"), ("temperature -1",)),
         (("--json", "no-such-folder/x.json"), ("no-such-folder", "no folder")),
+        (("--html", "no-such-folder/x.html"), ("no-such-folder", "no folder")),
+        (("--svg", "."), ("cannot write .", "a folder")),
         (("--spec-type", "ngram-simple", "--spec-type", "ngram-simple"), ("asked for twice",)),
         (("--spec-type", ","), ("no spec type",)),
         (("--max-tokens", "5000"), ("--ctx",)),

@@ -1,0 +1,36 @@
+"""`specctl bench page RESULT`: a kept result as an HTML page or an SVG picture."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from specctl.bench.results import check_writable
+from specctl.bench.stored import find, read_json
+from specctl.cli.bench import Html, Svg, write_pages
+from specctl.errors import UsageError
+
+
+def bench_page(
+    result: Annotated[
+        str, typer.Argument(metavar="RESULT", help="A result, by path or kept name.")
+    ],
+    html: Html = None,
+    svg: Svg = None,
+) -> None:
+    """Draw a result of specctl bench: a page with all of it, or the chart alone.
+
+    The page is one file without scripts: charts, tables, and the result itself to
+    download. The picture is readable on light and dark grounds.
+    """
+    asked = [file for file in (html, svg) if file is not None]
+    if not asked:
+        raise UsageError("nothing to write", "--html FILE, --svg FILE or both")
+    for file in asked:
+        check_writable(file)
+    source = find(result)
+    data = read_json(source)
+    if not isinstance(data, dict):
+        raise UsageError(f"{result} is not a result of specctl bench")
+    write_pages(data, source.stem, html, svg)
