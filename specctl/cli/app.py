@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from specctl import __version__
-from specctl.errors import SpecctlError
+from specctl.errors import SpecctlError, UsageError
 
 # name → (module:function, one line for `specctl --help`)
 COMMANDS = {
@@ -35,6 +35,8 @@ COMMANDS = {
     "pull": ("specctl.cli.pull:pull", "Fetch a whole pair; resumes where it stopped."),
     "replay": ("specctl.cli.replay:replay", "Play a recording on the dashboard."),
     "models": ("specctl.cli.models:models", "List, verify, remove, import model files."),
+    "engine show": ("specctl.cli.engine:engine_show", "The same in llama-server, vLLM, SGLang …"),
+    "engine explain": ("specctl.cli.engine:engine_explain", "What old flags are called today."),
 }
 
 
@@ -65,7 +67,22 @@ def _main() -> None:
     argv = _join_names(argv)
     asked = next((arg for arg in argv if not arg.startswith("-")), None)
     app = _build(asked, debug)
-    app(args=argv, prog_name="specctl")
+    try:
+        app(args=argv, prog_name="specctl")
+    except SystemExit as end:
+        if end.code == UsageError.exit_code:
+            _hint_at_flags(argv)
+        raise
+
+
+def _hint_at_flags(argv: list[str]) -> None:
+    """A refused command line may hold flags of other engines: say what they are here."""
+    if argv[:1] in (["engine show"], ["engine explain"]):
+        return
+    from specctl.external.explain import hints
+
+    for hint in hints(argv):
+        print(f"  {hint}", file=sys.stderr)
 
 
 def _join_names(argv: list[str]) -> list[str]:
@@ -96,7 +113,12 @@ def _build(asked: str | None, debug: bool) -> typer.Typer:
     app.callback()(_root)
     for name, (target, summary) in COMMANDS.items():
         function = _load(target, debug) if name == asked else _placeholder
-        app.command(name, help=None if name == asked else summary, short_help=summary)(function)
+        app.command(
+            name,
+            help=None if name == asked else summary,
+            short_help=summary,
+            context_settings=getattr(function, "context_settings", None),
+        )(function)
     return app
 
 
