@@ -26,22 +26,25 @@ PULSE = 1.0  # seconds between two looks at the run that is measured
 MakeReport = Callable[[Outcome, int], Text]
 
 HELP = """\
-Arrows      select a cell of the matrix;  Home/End first and last row
-Enter       its prompts, then the cycles of one;  a second click does the same
-Esc         back
-r           the whole report, once it is done
-Ctrl-C      stop measuring: what every arm has done is kept and reported
-Ctrl-Q      leave; while it measures, stop as Ctrl-C does. The report is printed on leaving
-
-A cell is the measured speed-up over plain decoding on the same prompts: total tokens over total
-seconds. The upright line in a bar is plain decoding, 1.0x. The shaded end of a bar reaches from
-the slowest to the fastest repeat. Faster (triangle up) and slower (triangle down) are said only
-beyond the noise of the repeats; anything else is "no difference".
-
-While it runs, a cell speaks of the prompts that every arm has done. Texts are compared with
-plain decoding's at the end. The screen draws between the runs; while a run is timed it changes
-one line a second, so leave the keys alone then if you want the last percent.
-"""
+Arrows    select a cell of the matrix; Home/End: first, last row
+Enter     its prompts, then the cycles of one; so does a second click
+Esc       back
+r         the whole report, once it is done
+Ctrl-C    stop: what every arm has done is kept and reported
+Ctrl-Q    leave, and stop as Ctrl-C does; the report is printed
+""" + "".join(
+    f"\n{paragraph}\n"
+    for paragraph in (
+        "A cell is the measured speed-up over plain decoding on the same prompts: total tokens "
+        "over total seconds. The upright line in a bar is plain decoding, 1.0; the shaded end "
+        "reaches from the slowest to the fastest repeat. Faster and slower are said only beyond "
+        "the noise of the repeats; anything else is no difference.",
+        "While it runs, a cell speaks of the prompts that every arm has done. Texts are compared "
+        "with plain decoding's at the end.",
+        "The screen draws between the runs; while a run is timed it changes one line a second. "
+        "Keys and the mouse draw at once: leave them alone if you want the last percent.",
+    )
+)
 
 
 class Arrived(Message):

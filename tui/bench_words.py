@@ -94,7 +94,8 @@ def _count(count: int, noun: str) -> str:
 def _left(live: BenchLive, elapsed: float) -> str:
     if live.eta is None:
         return ""
-    return f"≈ {format_seconds(max(0.0, live.eta - elapsed))} left"
+    left = live.eta - elapsed
+    return f"≈ {format_seconds(round(left))} left" if left >= 1 else "< 1 s left"
 
 
 def _load(live: BenchLive) -> str:
@@ -278,12 +279,14 @@ def _run_lines(run: Run, width: int, signs: Glyphs) -> list[Content]:
     heads = [
         [(f"repeat {run.repeat + 1}", STRONG)],
         [(f"{len(run.tokens)} tokens in {totals.cycles} cycles, {rate}", "")],
-        [(f"α {percent(totals.acceptance_rate)} with {percent(totals.coverage)} coverage", "")],
-        [(f"accepted per cycle {number(totals.accepted_per_cycle)}", "")],
-        [(f"break-even {number(totals.break_even)}", "")],
         [(f"ended: {run.finish}", MUTED)],
     ]
     lines = [_row(heads, width, signs)]
+    if totals.drafted_cycles:
+        got, needed = number(totals.accepted_per_cycle), number(totals.break_even)
+        alpha = f"α {percent(totals.acceptance_rate)} with {percent(totals.coverage)} coverage"
+        needs = f"accepted per cycle {got}, break-even {needed}"
+        lines.append(_row([[(needs, "")], [(alpha, "")]], width, signs))
     if run.undrafted:
         reasons = "; ".join(f"{reason} ({count})" for reason, count in run.undrafted[:3])
         lines.append(_row([[(f"without a draft: {clean(reasons)}", MUTED)]], width, signs))
@@ -292,8 +295,8 @@ def _run_lines(run: Run, width: int, signs: Glyphs) -> list[Content]:
     for start in range(0, len(bars), columns):
         part = bars[start : start + columns]
         title = f"accepted per cycle, cycles {start + 1} to {start + len(part)}"
-        chart = Chart(part, totals.break_even, title)
-        lines += chart_lines(chart, width, CHART, signs)
+        lines.append(_row([[(title, STRONG)]], width, signs))
+        lines += chart_lines(Chart(part, totals.break_even), width, CHART, signs)[1:]
     return lines
 
 

@@ -307,7 +307,7 @@ def half_done(tmp_path_factory: pytest.TempPathFactory) -> BenchLive:
     return live
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(
     width=st.integers(20, 200), height=st.integers(1, 50), ascii_only=st.booleans(), at=st.data()
 )

@@ -138,9 +138,10 @@ def _legend(signs: Glyphs) -> tuple[str, ...]:
     line, shade = ("|", "~") if signs is ASCII else ("│", "▒")
     faster, slower = said("▲", signs), said("▼", signs)
     return (
-        f"  {faster} faster  {slower} slower  = no difference shown  ! never drafted",
+        f"  {faster} faster  {slower} slower  = no difference shown",
         f"{line} plain decoding",
         f"{shade} slowest to fastest repeat",
+        "! never drafted",
     )
 
 

@@ -20,7 +20,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 FIGURE = 6  # cells of `12.34×`
 WORD = len("no difference")
 SPREAD = len("one, ±10%")
-BAR_MIN, BAR_MAX = 6, 40
+BAR_MIN, BAR_MAX = 6, 60
 
 
 def said(text: str, signs: Glyphs) -> str:
@@ -138,8 +138,8 @@ def _judged(
         first = bar(speed, length, scale, signs) + space + value + space + sign
     else:
         first = value + space + verdict(row, signs, short=True)
-    worded = word.plain in first.plain
-    parts = ["" if worded else word.plain.lstrip(said("▲▼= ", signs)), spread]
+    parts = [word.plain.lstrip(said("▲▼= ", signs)), spread]
+    parts = [part for part in parts if part not in first.plain]  # said already
     if not cell.final:
         parts += [f"{row.prompts}/{cell.of_prompts} prompts", f"{row.prompts}/{cell.of_prompts}"]
     return [first, Content.styled(_as_fits(parts, inner), MUTED)]
