@@ -6,14 +6,15 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from specctl.drafters.base import Draft, Outcome, nothing
-from specctl.drafters.hits import MAJORITY, SINGLE, SPLIT, UNANIMOUS, Hits, cell
+from specctl.drafters.hits import AGREED, ALONE, DISPUTED, MAJORITY, SPLIT, Hits, cell
 from specctl.drafters.lookup import Lookup, common_prefix, kept
 from specctl.drafters.suffix_automaton import SuffixAutomaton
 from specctl.settings import Sampling
 
 SHORTEST = 2  # a match of one token says little
-THRESHOLD = 0.35
+THRESHOLD = 0.4
 MOST_TOKENS = 1 << 16
+_LONG = 17  # from this length on a copy is followed without a look at shorter contexts
 _BRANCHES = 64  # continuations looked at per step: keeps the cost of a step constant
 _OVERLAP = 64  # tokens repeated after a barrier, so that matches may reach back over it
 _HEADER = 8  # a chat template's opening of the answer may differ from how it is kept
@@ -26,10 +27,11 @@ class NgramSuffix(Lookup):
     (2; 1 is for a caller that weighs the confidences). Per step the continuation with the most
     occurrences is taken, the latest one counting twice; where an occurrence ends with the text, the
     next shorter context goes on. Each token's confidence is the share of right guesses at its match
-    length and agreement so far (see `Hits`).
+    length and agreement so far (see `Hits`); a single occurrence is worth more where the next
+    shorter context was mostly followed by the same token, less where by others.
 
     The draft ends where the running product of confidences would fall below `threshold`; 0 gives
-    the whole path up to `limit` to a caller that chooses the length itself. The default, 0.35, is
+    the whole path up to `limit` to a caller that chooses the length itself. The default, 0.4, is
     for a target that pays for one more row about a third of a plain pass: memory-bound ones pay
     less, a CPU with a quantised target more.
 
@@ -138,9 +140,9 @@ class NgramSuffix(Lookup):
             token, state, agreement = found
             yield token, cell(context, agreement)
             context += 1
-            if automaton.count(state) == 1:  # one occurrence: a plain copy, to its end
+            if context >= _LONG and automaton.count(state) == 1:  # a plain copy, to its end
                 for token in automaton.after(state):
-                    yield token, cell(context, SINGLE)
+                    yield token, cell(context, ALONE)
                     context += 1
                     state = automaton.step(state, token)
 
@@ -156,7 +158,7 @@ class NgramSuffix(Lookup):
             return None
         if len(options) == 1:
             count, _, token, target = options[0]
-            return token, target, SINGLE if count == 1 else UNANIMOUS
+            return token, target, self._agreement(state, token, count)
         latest = max(last for _, last, _, _ in options)
         total = sum(count for count, _, _, _ in options) + 1
         weight, _, token, target = max(
@@ -164,6 +166,25 @@ class NgramSuffix(Lookup):
             for count, last, token, target in options
         )
         return token, target, MAJORITY if 3 * weight >= 2 * total else SPLIT
+
+    def _agreement(self, state: int, token: int, count: int) -> int:
+        """Of the only sequel of `state`, seen `count` times, with what else its next shorter
+        context was followed by.
+        """
+        automaton = self._automaton
+        lone = ALONE if count == 1 else AGREED
+        shorter = automaton.link(state)
+        if automaton.length(state) >= _LONG or automaton.length(shorter) == 0:
+            return lone
+        same = others = 0
+        for other, target in islice(automaton.steps(shorter), _BRANCHES):
+            if other == token:
+                same = automaton.count(target) - count
+            else:
+                others += automaton.count(target)
+        if 2 * same < others:
+            return DISPUTED if count == 1 else ALONE
+        return AGREED if same and same >= 2 * others else lone
 
     def _extend(self, tokens: Sequence[int], start: int) -> None:
         for token in tokens[start:]:

@@ -6,6 +6,7 @@ import random
 
 import pytest
 from auto_sim import (
+    T_1,
     Clock,
     FakeModel,
     compute_bound,
@@ -18,9 +19,12 @@ from auto_sim import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specctl.drafters.costs import CostCurve
+from specctl.drafters.auto import DARE, INCOME, STAKE
+from specctl.drafters.base import Outcome
+from specctl.drafters.costs import KNOTS, CostCurve
 from specctl.drafters.model_source import ModelSource
 from specctl.drafters.suffix import NgramSuffix
+from specctl.settings import Sampling
 
 
 @pytest.fixture(autouse=True)
@@ -102,6 +106,31 @@ def test_trying_again_costs_little_where_no_draft_pays() -> None:
     assert again > 0.97
 
 
+def test_no_text_costs_more_than_the_capital() -> None:
+    """An adversary: the answer copies the prompt, but never where something was drafted."""
+    costs = CostCurve()
+    for rows in KNOTS[1:] * 60:
+        costs.learn(rows, memory_bound(rows))
+    auto = make(costs=costs)
+    chance = random.Random(2)
+    prompt = [chance.randrange(50_000) for _ in range(600)]
+    tokens, at, lost = list(prompt), 0, 0.0
+    auto.begin(tokens, Sampling())
+    for done in range(400):
+        draft = auto.propose(tokens, 48)
+        paid = memory_bound(len(draft.tokens) + 1)
+        if draft:
+            at = chance.randrange(500)
+            assert paid - 1.0 <= DARE * (STAKE + INCOME * done - lost) + 1e-6
+            assert prompt[at] != draft.tokens[0]
+        lost += paid - 1.0
+        tokens.append(prompt[at])
+        at = (at + 1) % 500
+        auto.settle(Outcome(draft, 0, (tokens[-1],), len(tokens), paid * T_1, T_1))
+        assert auto.capital == pytest.approx(STAKE + INCOME * (done + 1) - lost, abs=1e-6)
+    assert STAKE < lost <= DARE * (STAKE + INCOME * 400)
+
+
 def test_a_drafter_with_nothing_to_say_costs_nothing() -> None:
     answer = novel(200)
     result = run(make(), [1], answer)
@@ -129,16 +158,10 @@ def test_the_reason_gives_needed_and_expected() -> None:
 def test_never_more_than_the_limit_and_k() -> None:
     prompt, answer = copying_text([1.0], 100)
     auto = make(k=5)
-    auto.begin(prompt, sampling())
+    auto.begin(prompt, Sampling())
     assert auto.needs.k_max == 5
     assert len(auto.propose([*prompt, *answer[:20]], 3).tokens) <= 3
     assert all(drafted <= 5 for _, drafted, _, _ in run(make(k=5), prompt, answer).cycles)
-
-
-def sampling() -> object:
-    from specctl.settings import Sampling
-
-    return Sampling()
 
 
 def test_two_generations_share_costs_but_no_text() -> None:
@@ -147,7 +170,7 @@ def test_two_generations_share_costs_but_no_text() -> None:
     run(make(costs=costs), prompt, answer, compute_bound)
     assert costs.ratio(5) > 3.0
     fresh = make(costs=costs)
-    fresh.begin([1, 2, 3], sampling())  # type: ignore[arg-type]
+    fresh.begin([1, 2, 3], Sampling())
     assert not fresh.propose([*answer[10:30]], 20)
 
 
