@@ -170,7 +170,7 @@ class _Form:
             raise UsageError(f"{name} is a folder", "llama-server reads one .gguf file")
         if not self.gguf and is_file:
             raise self.no_gguf(name)
-        return path.resolve()
+        return path.absolute()  # a link stays one: parts of a split model lie beside it
 
     def no_gguf(self, name: str) -> UsageError:
         more = ""
@@ -251,22 +251,21 @@ def _gguf(file: ModelFile) -> Weights:
 
 def _profile_gguf(form: _Form, target: str, given: Given, options: Options) -> Wish:
     selection = form.catalog.select(target)
-    drafted: Selection | None = None
-    if options.draft is None:
-        for method in given.drafting:
-            one = _ready(form.catalog, target, method)
-            if drafted is not None and drafted.draft_file and one.draft_file:
-                raise UsageError(
-                    f"{method} and {drafted.method} need a draft file each, and llama-server "
-                    "takes one"
-                )
-            drafted = one if drafted is None or one.draft_file else drafted
-    chosen = drafted or selection
-    if drafted is not None and "draft-mtp" in given.methods:
-        chosen = _ready(form.catalog, target, "draft-mtp")  # the file with the heads inside
-    small = drafted.draft_file if drafted else None
-    draft = form.draft(options.draft) if options.draft else _gguf(small) if small else None
-    advice = drafted.draft.k if drafted and drafted.draft else None
+    alone = len(given.drafting) == 1
+    ready = {  # a draft named by the user stands for every method but MTP heads beside it
+        method: _ready(form.catalog, target, method)
+        for method in given.drafting
+        if options.draft is None or (method == "draft-mtp" and not alone)
+    }
+    files = [one.draft_file for one in ready.values() if one.draft_file]
+    if len(files) + (options.draft is not None) > 1:
+        raise UsageError(
+            f"{' and '.join(given.drafting)} need a draft file each, and llama-server takes one"
+        )
+    chosen = ready.get("draft-mtp") or next(iter(ready.values()), selection)
+    draft = form.draft(options.draft) if options.draft else _gguf(files[0]) if files else None
+    known = [one.draft.k for one in ready.values() if one.draft and one.draft.k]
+    advice = min(known, default=None)  # one --spec-draft-n-max is for all of them
     weights = _gguf(chosen.file)
     notes: tuple[str, ...] = ()
     if any(isinstance(one, HubFile) for one in (weights, draft)):

@@ -69,7 +69,12 @@ def test_vllm_json_parses_back(show):
     }
 
 
-SCALARS = st.booleans() | st.integers() | st.text(st.characters(exclude_categories=("Cs", "Cc")))
+SCALARS = (
+    st.sampled_from(["true", "No", "null", "on", "~", "1e5", "12"])
+    | st.booleans()
+    | st.integers()
+    | st.text(st.characters(exclude_categories=("Cs", "Cc")))
+)
 KEYS = st.text("abcxyz_", min_size=1) | st.integers(0, 99)
 
 
@@ -120,8 +125,8 @@ def test_docker_mounts_what_lies_here(show, tmp_path: Path):
     line = shlex.join(docker(launch).commands[0])
     assert f"-v {target}:/models0/t.gguf:ro" in line
     assert "-m /models0/t.gguf" in line
-    assert "-md /models1/" in line
-    assert f"-v {tmp_path / 'blob'}:/models1/" in line
+    assert "-md /models1/d.gguf" in line
+    assert f"-v {tmp_path / 'blob'}:/models1/d.gguf:ro" in line
 
 
 def test_docker_mounts_the_folder_of_a_split_model(show, tmp_path: Path):

@@ -330,6 +330,14 @@ def test_llama_server_takes_one_draft_file(show):
     beside = show("llama-server", "qwen3.6-27b+draft-mtp,draft-dflash")  # heads inside, one file
     assert "Qwen3.6-27B-MTP-GGUF" in beside.commands[0][2]
     assert any("dflash" in token for token in beside.commands[0])
+    assert beside.commands[0][beside.commands[0].index("--spec-draft-n-max") + 1] == "2"
+    named = show("llama-server", "qwen3.6-27b+draft-mtp,draft-simple", draft="hf:a/b/c.gguf")
+    assert "Qwen3.6-27B-MTP-GGUF" in named.commands[0][2]  # heads inside, the draft beside
+    assert named.commands[0][5:9] == ("-hfd", "a/b", "-md", "c.gguf")
+    sidecar = show("llama-server", "qwen3.6-27b+draft-mtp", draft="hf:a/b/mtp.gguf")
+    assert sidecar.commands[0][2] == "unsloth/Qwen3.6-27B-GGUF"  # heads in the file named
+    with pytest.raises(UsageError, match="a draft file each"):
+        show("llama-server", "qwen3.8-27b+draft-mtp,draft-simple", draft="hf:a/b/c.gguf")
 
 
 def test_suffix_beside_a_head_in_trtllm(show):
