@@ -11,6 +11,7 @@ from specctl.tui.app import SpecctlApp
 from specctl.tui.player import Player
 from specctl.tui.screens.replay import ReplayScreen
 from specctl.tui.state import Live
+from specctl.tui.svg import screen_svg
 from specctl.tui.widgets.cycles import chart_lines, chart_of
 from specctl.tui.widgets.glyphs import glyphs
 from specctl.tui.widgets.numbers import number_lines
@@ -39,6 +40,6 @@ def picture(
         app = SpecctlApp(screen, theme)
         async with app.run_test(size=size) as pilot:
             await pilot.pause()
-            return app.export_screenshot(title="specctl")
+            return screen_svg(app)
 
     return asyncio.run(draw())

@@ -18,6 +18,7 @@ from specctl.tui.screens.base import SizedScreen, write_export
 from specctl.tui.screens.choose import ChooseScreen
 from specctl.tui.screens.help import HelpScreen
 from specctl.tui.state import Live
+from specctl.tui.svg import screen_svg
 from specctl.tui.widgets.dashboard import Dashboard
 from specctl.tui.widgets.prompt import PromptInput
 from specctl.tui.widgets.search import SearchBar
@@ -262,7 +263,7 @@ class LiveScreen(SizedScreen):
 
     def action_screenshot(self) -> None:
         """The screen as SVG."""
-        svg = self.app.export_screenshot(title="specctl")
+        svg = screen_svg(self.app)
         self.attempt(lambda: f"saved {write_export(self._exports, '.svg', svg)}")
 
     def action_transcript(self) -> None:

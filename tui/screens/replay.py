@@ -14,6 +14,7 @@ from specctl.tui.feed import RATE
 from specctl.tui.player import SPEEDS, Player
 from specctl.tui.screens.base import SizedScreen, write_export
 from specctl.tui.screens.help import HelpScreen
+from specctl.tui.svg import screen_svg
 from specctl.tui.widgets.dashboard import Dashboard
 
 JUMP = 5.0  # seconds
@@ -146,5 +147,5 @@ class ReplayScreen(SizedScreen):
 
     def action_screenshot(self) -> None:
         """The screen as SVG."""
-        svg = self.app.export_screenshot(title="specctl replay")
+        svg = screen_svg(self.app)
         self.attempt(lambda: f"saved {write_export(self._exports, '.svg', svg)}")
