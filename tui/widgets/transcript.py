@@ -26,7 +26,7 @@ from specctl.tui.widgets.turnwords import as_markdown, hint
 
 WIDE = 60  # columns from which on who speaks is written out
 ROOMY = 12  # rows from which on the parts are set apart
-CACHE = 1024  # rows kept drawn
+CACHE = 256  # rows kept drawn
 HINT_WIDTH = 60  # columns
 BUDGET = 0.012  # seconds that rendering of Markdown may take at a time
 
@@ -100,7 +100,7 @@ class Transcript(ScrollView, can_focus=True):
             first = 0  # the hint
         if first != NEVER:
             self._show_from(first)
-            self._want_markdown()
+        self._want_markdown()
 
     def _note(self, live: Live) -> str:
         """What to say while an answer has no text yet."""
@@ -343,7 +343,7 @@ class Transcript(ScrollView, can_focus=True):
     @staticmethod
     def _label(section: Section, gutter: int) -> str:
         if gutter > 2:
-            return _LABELS[section.kind]
+            return "" if section.continues else _LABELS[section.kind]
         return ">" if section.kind == "question" else ""
 
     def _hint_row(self, y: int) -> Strip:

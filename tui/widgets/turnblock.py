@@ -55,6 +55,7 @@ class Section:
     top: int = 0
     words: int = 0  # of thinking
     open: bool = True  # False: `flow` is the one line that stands for it
+    continues: bool = False  # the same speaker as before
 
     @property
     def bottom(self) -> int:
@@ -219,6 +220,7 @@ class TurnBlock:
         if self.sections:
             self.sections[-1].flow.finish()
         section = Section(kind, Flow(self.mode.width, self.mode.plain), self._next_top())
+        section.continues = any(one.kind != "question" for one in self.sections)
         if kind == "thinking":
             section.open = not self.mode.fold
             self._in_word = False
