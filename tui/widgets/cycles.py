@@ -27,6 +27,8 @@ from specctl.tui.widgets.glyphs import (
 )
 
 _LONG, _SHORT = 72, 46  # widths from which there is room for labels beside the lines
+_AND = "& "  # before the label of a line that is drawn in the row beside it
+_KEYED = 9  # lines from which one tells what the signs mean
 _TOPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64)  # scales that do not jump about
 _STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 _STRETCH = 1.5  # a scale may grow so much to tell the two lines apart
@@ -103,14 +105,15 @@ def _scale(bars: Sequence[Bar], break_even: float | None, rows: int) -> _Scale:
 
 def chart_lines(chart: Chart, width: int, height: int, signs: Glyphs = UNICODE) -> list[Content]:
     """Title and chart. `width` cells, `height` lines; a single line is bars alone."""
-    rows = max(1, height - 1)
+    keyed = height >= _KEYED and width >= _SHORT
+    rows = max(1, height - 1 - keyed)
     if not chart.bars:
         lines = [line([(chart.title, STRONG)], width, signs)] if height > 1 else []
         return [*lines, line([(chart.empty, MUTED)], width, signs)]
     labelled = width >= _SHORT and rows >= 2
     names = _names(chart.break_even, width) if labelled else ("", "")
-    gutter = 1 + max(len(spelled(name, signs)) for name in names) if labelled else 0
-    scale = _scale(chart.bars, chart.break_even, rows)
+    gutter = len(_AND) + 1 + max(len(spelled(name, signs)) for name in names) if labelled else 0
+    scale = _scale(chart.bars[-max(1, width - gutter) :], chart.break_even, rows)
     axis = len(str(max(scale.labels.values(), default=1))) + 2 if rows >= 2 and width >= 20 else 0
     columns = max(1, width - axis - gutter)
     bars = chart.bars[-columns:]
@@ -129,7 +132,23 @@ def chart_lines(chart: Chart, width: int, height: int, signs: Glyphs = UNICODE) 
             text, style = texts[index]
             pieces.append((f" {text}", style))
         lines.append(line(pieces, width, signs))
-    return lines
+    return [*lines, _key(chart, axis, width, signs)] if keyed else lines
+
+
+def _key(chart: Chart, margin: int, width: int, signs: Glyphs) -> Content:
+    """What the columns mean."""
+    known = chart.break_even is not None
+    signed: list[tuple[str, str, str]] = [
+        (signs.good, GOOD, "above"),
+        (signs.bad, BAD, "below"),
+        (signs.rejected, BAD, "none accepted"),
+        (signs.plain, MUTED, "no draft"),
+    ]
+    chunks = [
+        [(sign, style), (f" {name}", MUTED)] for sign, style, name in signed[0 if known else 2 :]
+    ]
+    chunks[0].insert(0, (" " * margin, ""))
+    return row(chunks, width, signs, gap="  ")
 
 
 def _names(break_even: float | None, width: int) -> tuple[str, str]:
@@ -151,7 +170,7 @@ def _texts(
         at_rule = at - 1 if at > 0 and break_even > RULE_OF_THUMB else at + 1
         if at_rule >= scale.rows:
             at_rule = at - 1
-        rule = f"= {rule}" if break_even == RULE_OF_THUMB else f"& {rule}"
+        rule = _AND + rule
     return {at_rule: (rule, MUTED), at: (measured, STRONG)}
 
 

@@ -17,7 +17,7 @@ from textual.widget import Widget
 from specctl.tui.state import Live
 
 GOOD, BAD, WARN = "$text-success", "$text-error", "$text-warning"
-MUTED, STRONG, ACCENT = "$text-muted", "bold", "$text-accent"
+MUTED, STRONG, ACCENT = "$foreground-muted", "bold", "$text-primary"
 
 Piece = tuple[str, str]  # text and its style
 Chunk = Sequence[Piece]  # pieces that are shown whole or not at all

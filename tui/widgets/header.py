@@ -28,6 +28,8 @@ from specctl.tui.widgets.glyphs import (
 
 _GAP = "   "
 _LEAST_NAME = 24  # cells that a model's name keeps as long as something else can go
+_LEAST_BESIDE = 12  # and beside the spec type
+_DRAFTING = 2  # the spec type's place on the line
 _BOTH = 34  # cells from which the draft model is named too
 
 
@@ -38,11 +40,13 @@ def short_name(name: str) -> str:
 
 
 def drafting(live: Live) -> str:
-    """`draft-simple K 4`, `auto`, `no drafts`: spec type and K in force."""
+    """`draft-simple K 4`, `auto K ≤ 48`, `speculation off`: spec type and K in force."""
     types = ",".join(live.spec_types) or "none"
     if types == "none":
         return "speculation off"
-    return f"{types} K {live.k}" if live.k else types
+    if live.k:
+        return f"{types} K {live.k}"
+    return f"{types} K ≤ {live.k_max}" if live.k_max else types
 
 
 def header_line(
@@ -53,7 +57,7 @@ def header_line(
     # by rank: what is left out last comes first; then the place on the line
     parts: list[tuple[int, Piece]] = []
     if ready is not None:
-        parts.append((2, (drafting(live), ACCENT)))
+        parts.append((_DRAFTING, (drafting(live), ACCENT)))
     if recording:
         parts.append((6, (f"{signs.rec} REC", BAD)))
     if state:
@@ -68,12 +72,13 @@ def header_line(
     if ready is not None and ready.device:
         parts.append((3, (clean(ready.device), "")))
     name = spelled(_names(live), signs)
-    wanted = min(cell_len(name), _LEAST_NAME)
+    alone = name.rpartition(" + ")[0] + " +" if ready is not None and ready.draft_model else name
     left = width - 1
     kept: list[tuple[int, Piece]] = []
     for place, piece in parts:
         size = cell_len(spelled(piece[0], signs)) + len(_GAP)
-        if left - size >= wanted:
+        least = _LEAST_NAME if place > _DRAFTING else _LEAST_BESIDE
+        if left - size >= min(cell_len(alone), least):
             kept.append((place, piece))
             left -= size
     if left >= cell_len(name) + len("specctl") + len(_GAP):

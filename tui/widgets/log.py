@@ -14,6 +14,7 @@ from specctl.tui.widgets.glyphs import (
     MUTED,
     STRONG,
     UNICODE,
+    WARN,
     Glyphs,
     Panel,
     clean,
@@ -24,7 +25,7 @@ from specctl.tui.widgets.glyphs import (
 from specctl.tui.words import kind_of
 
 _GUTTER = 6  # the cycle's index, or what kind of line it is
-_MOST_LINES = {"decision": 2, "note": 3, "error": 3}  # what is longer is cut
+_MOST_LINES = {"decision": 2, "note": 3, "warning": 3, "error": 3}  # what is longer is cut
 _TITLED = 4  # lines from which there is a title
 
 
@@ -79,8 +80,8 @@ def log_lines(
 
 def _entry_lines(entry: Entry, width: int, signs: Glyphs) -> list[Content]:
     logged = entry.line
-    style = {"decision": "", "note": MUTED, "error": BAD}[logged.kind]
-    mark = logged.kind if logged.cycle is None else str(logged.cycle)
+    style = {"decision": "", "note": MUTED, "warning": WARN, "error": BAD}[logged.kind]
+    mark = logged.kind.removesuffix("ing") if logged.cycle is None else str(logged.cycle)
     text = spelled(clean(logged.text), signs)
     gutter = f"{mark:>{_GUTTER - 1}} " if width >= 3 * _GUTTER else ""
     if not gutter and logged.kind == "error":

@@ -32,6 +32,7 @@ from specctl.units import number, percent
 
 _STANDING = {"above": GOOD, "at": WARN, "below": BAD, None: MUTED}
 _LOW, _HIGH = words.VERIFY_RULE
+_CYCLE = "cycle "
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,9 @@ def _short(view: _View) -> Content:
 
 
 def _standing(view: _View) -> Content:
-    return line([(_sentence(view, view.width), f"{view.style} bold".strip())], view.width, view.signs)
+    return line(
+        [(_sentence(view, view.width), f"{view.style} bold".strip())], view.width, view.signs
+    )
 
 
 def _warnings(view: _View) -> list[Content]:
@@ -178,19 +181,18 @@ def _split(view: _View) -> Content:
     rule = f"rule: verify {_LOW * 100:.0f}–{_HIGH * 100:.0f} %"
     rule = f"outside the {rule}" if outside else rule
     chunks: list[Chunk] = []
-    room = view.width - size - 2
+    room = view.width - size - 2 - len(_CYCLE)
     if outside or room >= len(rule) + 10:
         room -= len(rule) + 2
     if room >= 8:
         cells = min(room, 24)
         ends = [round(sum(shares[: i + 1]) * cells) for i in range(3)]
         starts = [0, *ends[:2]]
-        chunks.append(
-            [
-                (sign * (end - start), style)
-                for sign, start, end, style in zip(signs.split, starts, ends, styles, strict=True)
-            ]
-        )
+        bar: list[Piece] = [
+            (sign * (end - start), style)
+            for sign, start, end, style in zip(signs.split, starts, ends, styles, strict=True)
+        ]
+        chunks.append([(_CYCLE, ""), *bar])
     chunks += [legend, [(rule, WARN if outside else MUTED)]]
     return _row(view, chunks, "  ")
 
@@ -205,7 +207,9 @@ def _positions(view: _View) -> Content:
     room = view.width - 13
     levels = view.signs.levels
     if len(levels) == 8 and len(shares) > 1:
-        curve = "".join(levels[min(7, int(share * 8))] for share in shares[: max(4, room // 4)])
+        curve = "".join(
+            levels[max(0, round(share * 8) - 1)] for share in shares[: max(4, room // 4)]
+        )
         chunks.append([(curve, ACCENT)])
         room -= len(curve) + 1
     figures = [_figure(share) for share in shares]
