@@ -23,6 +23,18 @@ def _expanded(name: str, value: str) -> Path:
         raise UsageError(f"{name}={value!r}: no such user", "name an existing folder") from error
 
 
+def expanded(name: str) -> Path:
+    """The path of a file as a user wrote it, `~` included.
+
+    Raises:
+        UsageError: it names a user that does not exist.
+    """
+    try:
+        return Path(name).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"{name}: no such user", "name an existing folder") from error
+
+
 def cache_dir() -> Path:
     """Things that can be made again: the F16 copy of the demo model, fetched headers."""
     home = _home()
@@ -36,9 +48,15 @@ def data_dir() -> Path:
 
 
 def config_dir() -> Path:
-    """Things the user wrote: profiles."""
+    """Things the user wrote: profiles, defaults."""
     home = _home()
     return home / "config" if home else Path(platformdirs.user_config_dir("specctl"))
+
+
+def config_file() -> Path:
+    """The user's defaults for flags; `SPECCTL_CONFIG` names another file."""
+    named = os.environ.get("SPECCTL_CONFIG")
+    return _expanded("SPECCTL_CONFIG", named) if named else config_dir() / "config.toml"
 
 
 def models_dir() -> Path:

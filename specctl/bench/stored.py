@@ -131,7 +131,7 @@ def find(name: str) -> Path:
     Raises:
         UsageError: there is none.
     """
-    path = Path(name).expanduser()
+    path = paths.expanded(name)
     kept = paths.data_dir() / "bench"
     for one in (path, kept / name, kept / f"{name}.json"):
         if one.is_file():

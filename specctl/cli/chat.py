@@ -14,6 +14,7 @@ from specctl.cli import options as o
 from specctl.cli import screen as full_screen
 from specctl.cli.talk import Look, Talk, run_interactive
 from specctl.errors import SpecctlError, UsageError
+from specctl.paths import expanded
 from specctl.settings import EngineSettings, SpecSettings
 
 if TYPE_CHECKING:
@@ -58,6 +59,9 @@ def chat(
     ] = False,
     record: Annotated[
         Path | None, typer.Option("--record", help="Also append the records to this file.")
+    ] = None,
+    load: Annotated[
+        Path | None, typer.Option("--load", help="Go on with a conversation that /save kept.")
     ] = None,
     temperature: o.Temperature = 0.7,
     top_k: o.TopK = 40,
@@ -119,7 +123,10 @@ def chat(
     from specctl.cli.fetching import say_unused_draft
     from specctl.drafters.registry import check_types
     from specctl.engine.dialogue import Dialogue, Manner
+    from specctl.engine.transcript import load as load_file
+    from specctl.engine.transcript import restore
 
+    saved = load_file(expanded(str(load))) if load else None
     with contextlib.ExitStack() as stack:
         sink = stack.enter_context(_record_file(record)) if record else None
         message = _one_shot(prompt)
@@ -131,7 +138,11 @@ def chat(
         manner = Manner(sampling, max_tokens, tuple(stop or ()), _on(think))
 
         def begin(opened: contextlib.ExitStack) -> Dialogue:
-            return Dialogue(opened.enter_context(_open(files, spec, settings)), manner, system)
+            session = opened.enter_context(_open(files, spec, settings))
+            dialogue = Dialogue(session, manner, system)
+            if saved is not None:
+                dialogue.notes += restore(dialogue, saved)
+            return dialogue
 
         if message is None and not json and _may_open_screen(plain):
             full_screen.chat(begin, sink, theme, no_color)

@@ -126,6 +126,8 @@ class EngineDesk:
             threads=session.threads,
             temperature=dialogue.manner.sampling.temperature,
         )
+        if dialogue.conversation.turns:  # chat --load
+            yield Recalled(dialogue.conversation.pairs)
         for note in dialogue.notes:
             yield Note(note)
 

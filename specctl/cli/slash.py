@@ -1,12 +1,14 @@
-"""The commands of a chat: /spec, /k, /temp, /stats, /system, /reset, /help, /quit."""
+"""The commands of a chat: /spec, /k, /temp, /stats, /system, /save, /load, /reset, /help, /quit."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from specctl import paths
 from specctl.errors import UsageError
 from specctl.metrics import RULE_OF_THUMB
 from specctl.units import format_seconds, number, percent
@@ -117,6 +119,28 @@ def _system(dialogue: Dialogue, note: Say, argument: str) -> None:
     _reset(dialogue, note, "")
 
 
+def _save(dialogue: Dialogue, note: Say, argument: str) -> None:
+    from specctl.engine.transcript import save
+
+    path = _file("/save", argument)
+    save(dialogue, path)
+    turns = dialogue.conversation.turns
+    note(f"saved {turns} turn{'s' * (turns != 1)} to {path}")
+
+
+def _load(dialogue: Dialogue, note: Say, argument: str) -> None:
+    from specctl.engine.transcript import load, restore
+
+    for line in restore(dialogue, load(_file("/load", argument))):
+        note(line)
+
+
+def _file(command: str, argument: str) -> Path:
+    if not argument:
+        raise UsageError(f"{command} takes a file", f"{command} chat.json")
+    return paths.expanded(argument)
+
+
 def _reset(dialogue: Dialogue, note: Say, _argument: str) -> None:
     dialogue.reset()
     note(
@@ -140,6 +164,8 @@ _COMMANDS: dict[str, tuple[Callable[[Dialogue, Say, str], None], str]] = {
     "/temp": (_temp, "T: temperature; 0 is greedy"),
     "/stats": (_stats, "what drafting brought so far, and why"),
     "/system": (_system, "TEXT: set the system message, start over"),
+    "/save": (_save, "FILE: keep this conversation"),
+    "/load": (_load, "FILE: go on with a kept one"),
     "/reset": (_reset, "forget the conversation"),
     "/help": (_help, "this"),
     "/quit": (_quit, "leave (also /exit, Ctrl-D)"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,6 +84,11 @@ class Conversation:
     def take_back(self) -> None:
         """Forget the last turn."""
         self._turns.pop()
+
+    def restore(self, system: str | None, turns: Sequence[tuple[str, str]]) -> None:
+        """Another conversation in place of this one."""
+        self.system = system
+        self._turns = list(turns)
 
     def reset(self) -> None:
         """Forget all turns; the system text stays."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from specctl.engine.conversation import Conversation, Prompt, attach_files
@@ -121,6 +121,11 @@ class Dialogue:
         """Choose tokens like this from the next cycle on."""
         self.manner = dataclasses.replace(self.manner, sampling=sampling)
         self.session.sample(sampling)
+
+    def restore(self, system: str | None, turns: Sequence[tuple[str, str]]) -> None:
+        """Go on with another conversation; the totals stay."""
+        self.conversation.restore(system, turns)
+        self._asked = None
 
     def reset(self) -> None:
         """A new conversation; the system message and the totals stay."""
