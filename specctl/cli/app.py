@@ -6,6 +6,7 @@ Each command is one function in a module of its own, imported only when it is as
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import os
@@ -16,7 +17,9 @@ from typing import Annotated, Any
 
 import typer
 
-from specctl import __version__
+from specctl import __version__, paths
+from specctl.cli.defaults import Defaults
+from specctl.cli.defaults import read as read_defaults
 from specctl.errors import SpecctlError, UsageError
 
 # name → (module:function, one line for `specctl --help`)
@@ -67,10 +70,13 @@ def _main() -> None:
     argv = _join_names(argv)
     asked = next((arg for arg in argv if not arg.startswith("-")), None)
     app = _build(asked, debug)
+    defaults = _defaults(asked, argv, debug)
     try:
-        app(args=argv, prog_name="specctl")
+        app(args=argv, prog_name="specctl", default_map={asked: dict(defaults.values)})
     except SystemExit as end:
         if end.code == UsageError.exit_code:
+            if defaults.flags:
+                print(f"  {defaults}", file=sys.stderr)
             _hint_at_flags(argv)
         raise
 
@@ -83,6 +89,25 @@ def _hint_at_flags(argv: list[str]) -> None:
 
     for hint in hints(argv):
         print(f"  {hint}", file=sys.stderr)
+
+
+def _defaults(asked: str | None, argv: list[str], debug: bool) -> Defaults:
+    """What the user's file says for this command. A broken file never keeps help from showing."""
+    if asked not in COMMANDS or not {"-h", "--help"}.isdisjoint(argv):
+        return Defaults()
+    module, _, attribute = COMMANDS[asked][0].partition(":")
+    try:
+        function = getattr(importlib.import_module(module), attribute)
+        return read_defaults(paths.config_file(), asked, function, COMMANDS)
+    except SpecctlError as error:
+        sys.exit(_report(error, debug))
+
+
+def _about_defaults(command: str) -> str:
+    with contextlib.suppress(SpecctlError):
+        file = str(paths.config_file()).replace("[", "\\[")
+        return f"Your own defaults for these flags: a table \\[{command}] in {file}."
+    return ""
 
 
 def _join_names(argv: list[str]) -> list[str]:
@@ -117,6 +142,7 @@ def _build(asked: str | None, debug: bool) -> typer.Typer:
             name,
             help=None if name == asked else summary,
             short_help=summary,
+            epilog=_about_defaults(name) if name == asked else None,
             context_settings=getattr(function, "context_settings", None),
         )(function)
     return app
