@@ -12,14 +12,21 @@ STAMPS = $(VENV)/stamps
 CMAKE_ARGS ?= -DLLAVA_BUILD=OFF -DCMAKE_C_FLAGS=-U__AMX_INT8__ -DCMAKE_CXX_FLAGS=-U__AMX_INT8__
 export CMAKE_ARGS
 
-.PHONY: demo chat test gate lint clean
+.PHONY: demo chat pictures test gate lint clean
 
 demo: $(STAMPS)/engine
 	$(BIN)/specctl bench --quick --spec-type ngram-simple --spec-type auto
 	@echo "or: make chat"
 
 chat: $(STAMPS)/engine
-	$(BIN)/specctl chat --model demo
+	$(BIN)/specctl chat --model demo-f16
+
+# The README's pictures, from a recording of a real pair (docs/recordings).
+pictures: $(STAMPS)/engine
+	for size in 80x24 120x40 160x45; do \
+	  $(BIN)/specctl replay docs/recordings/docstrings.jsonl --at 24 --size $$size \
+	    --svg docs/dashboard-$$size.svg || exit 1; \
+	done
 
 test: $(STAMPS)/tools
 	$(MAKE) --no-print-directory gate

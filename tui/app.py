@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, ClassVar
 
-from textual.app import App
+from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
@@ -27,3 +29,15 @@ class SpecctlApp(App[None]):
     def on_mount(self) -> None:
         """Show it."""
         self.push_screen(self._first)
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """The palette: what the keys of the screen do, then Textual's own."""
+        for binding in Binding.make_bindings(screen.BINDINGS):
+            if binding.description:
+                text = binding.description[0].upper() + binding.description[1:]
+                run = partial(self._run_on, screen, binding.action)
+                yield SystemCommand(text, f"key {binding.key}", run)
+        yield from super().get_system_commands(screen)
+
+    async def _run_on(self, screen: Screen[Any], action: str) -> None:
+        await self.run_action(action, screen)

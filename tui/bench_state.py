@@ -196,7 +196,9 @@ class BenchLive:
             prompts=row.prompts if row else 0,
             of_prompts=asked // self.plan.repeats,
             repeats=row.speed.repeats if row else 0,
-            running=now is not None and now.arm == place.arm and self._holds(place, now.workload),
+            running=now is not None
+            and now.arm == place.arm
+            and (now.workload == place.workload or len(self.families) == 1),
             final=self.outcome is not None and report is not None,
         )
 

@@ -49,7 +49,7 @@ def header_lines(
     """Model, size, progress. `since` and `now`: clock of the last step, and just now, seconds."""
     plan = live.plan
     left = _left(live, now - since)
-    state = (_state(live, stopping), WARN if stopping else STRONG)
+    state = (_state(live, stopping, now - since), WARN if stopping else STRONG)
     name = cut_middle(clean(plan.model), max(10, width // 2 - 10), signs)
     size = f"{_count(len(plan.prompts), 'prompt')} × {plan.repeats}"
     runs = f"{len(live.runs)}/{live.total} runs"
@@ -64,21 +64,16 @@ def header_lines(
         width,
         signs,
     )
-    third = _row(
-        [
-            _progress(live, min(30, width // 4), signs),
-            [(runs, "")],
-            [(_running(live, pulse, now), MUTED)],
-        ],
-        width,
-        signs,
-    )
+    bar_ = _progress(live, min(30, width // 4), signs)
+    room = width - sum(cell_len(text) for text, _ in bar_) - cell_len(runs) - 6
+    third = _row([bar_, [(runs, "")], *_running(live, pulse, room, signs)], width, signs)
     return [first, third] if height == 2 else [first, second, third]
 
 
-def _state(live: BenchLive, stopping: bool) -> str:
+def _state(live: BenchLive, stopping: bool, elapsed: float) -> str:
     if live.phase == "checking":
-        return f"decoding {_count(live.differing, 'differing text')} again"
+        since = f", {format_seconds(round(elapsed))}" if elapsed >= 2 else ""
+        return f"tie or bug? decoding {_count(live.differing, 'differing prompt')} again{since}"
     if live.phase == "done":
         stopped = live.outcome is not None and live.outcome.interrupted
         return "stopped: what is complete" if stopped else "done"
@@ -109,13 +104,17 @@ def _progress(live: BenchLive, width: int, signs: Glyphs) -> list[tuple[str, str
     return [(signs.meter[0] * full, "$accent"), (signs.meter[1] * (width - full), MUTED)]
 
 
-def _running(live: BenchLive, pulse: Pulse, now: float) -> str:
+def _running(
+    live: BenchLive, pulse: Pulse, room: int, signs: Glyphs
+) -> list[list[tuple[str, str]]]:
+    """Which run is measured, and how far it is."""
     task = live.running
     if task is None:
-        return ""
-    repeat = f", repeat {task.repeat + 1} of {live.plan.repeats}" if live.plan.repeats > 1 else ""
-    so_far = f", {pulse.tokens} of {live.plan.max_tokens} tokens" if pulse.tokens else ""
-    return f"{clean(task.arm)} on {clean(task.prompt)}{repeat}{so_far}"
+        return []
+    name = cut_middle(f"{clean(task.arm)} on {clean(task.prompt)}", room, signs)
+    so_far = f"{pulse.tokens} of {live.plan.max_tokens} tokens" if pulse.tokens else ""
+    repeat = f"repeat {task.repeat + 1} of {live.plan.repeats}" if live.plan.repeats > 1 else ""
+    return [[(name, MUTED)], [(so_far, MUTED)], [(repeat, MUTED)]]
 
 
 # ---------------------------------------------------------------- a cell
@@ -200,7 +199,7 @@ def _why(row_: Row) -> list[list[tuple[str, str]]]:
 
 
 def _texts(row_: Row, final: bool) -> list[list[tuple[str, str]]]:
-    said_ = words.text(row_.identity) if final else "compared at the end"
+    said_ = words.text(row_.identity) if final else "compared with plain's at the end"
     style = BAD if row_.identity.bugs else ""
     first = f"{words.short_time(row_.plain_ttft)} → {words.short_time(row_.ttft)}"
     return [[(f"text: {said_}", style)], [(f"first token {first}", MUTED)]]
@@ -291,7 +290,9 @@ def _run_lines(run: Run, width: int, signs: Glyphs) -> list[Content]:
         reasons = "; ".join(f"{reason} ({count})" for reason, count in run.undrafted[:3])
         lines.append(_row([[(f"without a draft: {clean(reasons)}", MUTED)]], width, signs))
     bars = _bars(run)
-    columns = max(10, width - (34 if width >= 46 else 6))  # the rest is axis and labels
+    columns = max(10, width - (32 if width >= 46 else 6))  # the rest is axis and labels
+    charts = -(-len(bars) // columns)
+    columns = -(-len(bars) // max(1, charts))
     for start in range(0, len(bars), columns):
         part = bars[start : start + columns]
         title = f"accepted per cycle, cycles {start + 1} to {start + len(part)}"

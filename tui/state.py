@@ -125,6 +125,7 @@ class Live:
     reused_tokens: int = 0
     version: int = 0  # counts events: a widget that has drawn this one need not draw again
     _decision: tuple[str, int] | None = None
+    _now: tuple[tuple[int, int], Totals] = field(default=((-1, 0), Totals()), compare=False)
 
     @property
     def turn(self) -> Turn | None:
@@ -138,8 +139,12 @@ class Live:
 
     def now(self, cycles: int = WINDOW) -> Totals:
         """Sums of the last `cycles` cycles, or of the last intervals where no cycles are seen."""
-        recent: Iterable[Cycle | Interval] = self.cycles or self.intervals
-        return fold(list(recent)[-cycles:])
+        at, totals = self._now
+        if at != (self.version, cycles):  # several widgets ask for the same
+            recent: Iterable[Cycle | Interval] = self.cycles or self.intervals
+            totals = fold(list(recent)[-cycles:])
+            self._now = ((self.version, cycles), totals)
+        return totals
 
     def apply(self, event: Event) -> None:
         """Fold one event in."""

@@ -21,11 +21,12 @@ from specctl.tui.bench_app import BenchApp
 from specctl.tui.bench_state import BenchLive, Place
 from specctl.tui.bench_words import detail_lines, header_lines, prompt_lines
 from specctl.tui.bench_worker import Pulse
+from specctl.tui.screens import bench as bench_screen
 from specctl.tui.screens.bench import BenchScreen
 from specctl.tui.screens.bench_more import CyclesScreen, PromptsScreen, ReportScreen
 from specctl.tui.screens.help import HelpScreen
 from specctl.tui.widgets.glyphs import glyphs
-from specctl.tui.widgets.matrix import lay_out, matrix_lines
+from specctl.tui.widgets.matrix import Matrix, lay_out, matrix_lines
 from specctl.tui.widgets.speedbar import bar, scale_of
 
 SIZES = ((40, 10), (80, 24), (120, 40), (160, 45))
@@ -117,9 +118,38 @@ def test_the_running_cell_is_marked(tmp_path: Path) -> None:
         await pilot.pause(0.1)
         row = next(line for line in text_of(app) if "▸ code-edit" in line)
         assert "▸ running 0/4" in row
-        assert "ngram-simple on code-edit/p0, repeat 1 of 2" in "\n".join(text_of(app))
+        assert "ngram-simple on code-edit/p0   repeat 1 of 2" in "\n".join(text_of(app))
 
     drive(tmp_path, story, size=(120, 40))
+
+
+def test_little_is_drawn_while_a_run_is_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[str] = []
+    matrix_render, lines_render = Matrix.render, bench_screen._Lines.render
+
+    def matrix(self: Matrix) -> Any:
+        drawn.append("matrix")
+        return matrix_render(self)
+
+    def lines(self: Any) -> Any:
+        drawn.append(self.id)
+        return lines_render(self)
+
+    monkeypatch.setattr(Matrix, "render", matrix)
+    monkeypatch.setattr(bench_screen._Lines, "render", lines)
+
+    async def story(app: BenchApp, pilot: Any, session: Stage) -> None:
+        await runs_done(app, session, 3)
+        await pilot.pause(0.3)
+        assert "matrix" in drawn
+        drawn.clear()
+        await asyncio.sleep(2.1)  # the fourth run is under way
+        assert set(drawn) == {"header"}
+        assert 1 <= len(drawn) <= 3
+
+    drive(tmp_path, story)
 
 
 def test_drill_down_and_back(tmp_path: Path) -> None:

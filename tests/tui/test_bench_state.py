@@ -75,6 +75,9 @@ def test_a_cell_waits_until_every_arm_has_done_a_prompt(tmp_path: Path) -> None:
     one = after(tmp_path, plan(), 1).cell(place)
     assert one.row is None
     assert (one.done, one.asked, one.of_prompts, one.running) == (0, 4, 2, True)
+    total = after(tmp_path, plan(), 1).cell(Place(None, "ngram-simple"))
+    assert not total.running  # one mark is enough
+    assert after(tmp_path, plan(families=("chat",)), 1).cell(total.place).running
     two = after(tmp_path, plan(), 2)
     cell = two.cell(place)
     assert cell.row is not None

@@ -123,7 +123,7 @@ def test_rejected_drafts_can_be_hidden_and_are_cut() -> None:
     async def check(app: TranscriptApp, pilot: Pilot[None]) -> None:
         live = live_of(*asked("q", cycle(["yes"], 0, rejected="x" * 60)))
         rows = await settle(app, pilot, live)
-        assert rows[2] == "model  yes" + "x" * 40 + "…"
+        assert rows[2] == "model  yes" + "x" * 16 + "…"
         app.transcript.ghosts = False
         await pilot.pause()
         assert app.rows()[2] == "model  yes"

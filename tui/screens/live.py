@@ -33,6 +33,7 @@ Ctrl-Q      quit
 F2          speculation off and on: the same conversation, plain and drafted
 F3          choose the drafter
 F5 / F6     fewer / more tokens drafted per cycle (K)
+Ctrl-Up/Down  temperature by a tenth; /temp 0.7 sets it
 F4          finished answers as Markdown, or as tokens tinted by who drafted them
 F7          rejected draft tokens shown or hidden
 F8          thinking folded or open
@@ -43,12 +44,12 @@ Ctrl-Y      copy the last answer
 Ctrl-F      search;  PageUp/PageDown, Ctrl-Home/Ctrl-End scroll
 Ctrl-P      all commands and themes
 
-/temp 0.7   /k 4   /spec auto   /stats   /system TEXT   /save FILE   /load FILE
+/k 4   /spec auto   /temp 0.7   /stats   /system TEXT   /save FILE   /load FILE
 /reset      a new conversation;  /help says more.  @file puts a file into the message
 
-A cycle is one pass of the model over the drafted tokens. Accepted ones are underlined in the
-answer and make the bars. Bars above the break-even line are faster than plain decoding, bars
-below it slower; the line is measured on this machine while you chat.
+A cycle is one pass of the model over the drafted tokens. Accepted ones are tinted in the answer
+(underlined without colour) and make the bars. Bars above the break-even line are faster than
+plain decoding, bars below it slower; the line is measured on this machine while you chat.
 """
 
 
@@ -71,6 +72,8 @@ class LiveScreen(SizedScreen):
         Binding("ctrl+y", "copy", "copy the answer", priority=True),
         Binding("ctrl+f", "search", "search", priority=True),
         Binding("ctrl+c", "stop", "stop"),
+        Binding("ctrl+up", "temperature(0.1)", "temperature up", priority=True),
+        Binding("ctrl+down", "temperature(-0.1)", "temperature down", priority=True),
         Binding("ctrl+home", "scroll('home')", "top", priority=True),
         Binding("ctrl+end", "scroll('end')", "bottom", priority=True),
         Binding("pageup", "scroll('page_up')", "up", priority=True),
@@ -107,7 +110,7 @@ class LiveScreen(SizedScreen):
         yield Static("specctl needs 40×10", id="small", markup=False)
         yield Dashboard(self._ascii)
         yield SearchBar()
-        yield PromptInput(history=self._history)
+        yield PromptInput(history=self._history, ascii=self._ascii)
         yield Static("", id="keys", markup=False)
 
     def on_mount(self) -> None:
@@ -146,6 +149,7 @@ class LiveScreen(SizedScreen):
             return
         self._drawn = state
         self.query_one(Dashboard).sync(self.live, recording=self._recording)
+        self.query_one(PromptInput).wait(self.live.phase == "opening")
         self.query_one("#keys", Static).update(self._keys())
 
     def _keys(self) -> str:
@@ -213,6 +217,12 @@ class LiveScreen(SizedScreen):
         k = higher(self.live.k) if step > 0 else lower(self.live.k, self.live.k_max)
         self.say(f"K at most {k}" if k else "K as the drafter likes")
         self._change(Change(k=k))
+
+    def action_temperature(self, step: float) -> None:
+        """A tenth up or down; 0 is greedy."""
+        temperature = round(max(0.0, self.live.temperature + step), 1)
+        self.say(f"temperature {temperature:g}" + ("" if temperature else " (greedy)"))
+        self._change(Change(temperature=temperature))
 
     def _change(self, change: Change) -> None:
         """From the next cycle of a running answer; the empty job applies it where none runs."""
@@ -291,7 +301,8 @@ class LiveScreen(SizedScreen):
 
     def on_search_bar_next(self, event: SearchBar.Next) -> None:
         """To the next place."""
-        self.query_one(Dashboard).transcript.next_match(event.step)
+        at, total = self.query_one(Dashboard).transcript.next_match(event.step)
+        self.query_one(SearchBar).found(total, at)
 
     def on_search_bar_closed(self, _event: SearchBar.Closed) -> None:
         """Back to the prompt."""

@@ -43,6 +43,8 @@ class Dashboard(Container):
         header = self.query_one(Header)
         header.tell(recording=recording, state=state)
         header.sync(live)
+        if live.ready is not None:
+            self.transcript.model = live.ready.model
         self.transcript.sync(live)
         self.query_one(CycleView).sync(live)
         self.query_one(Numbers).sync(live)

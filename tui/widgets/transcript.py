@@ -11,13 +11,13 @@ from rich.segment import Segment
 from textual import events
 from textual.geometry import Region, Size
 from textual.reactive import var
-from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
 from specctl.tui.state import Live
 from specctl.tui.widgets.flow import MIN_WIDTH, Flow, Overlay, clean
+from specctl.tui.widgets.following import Following
 from specctl.tui.widgets.looks import COMPONENTS, CSS, Looks
 from specctl.tui.widgets.markdown import Colours
 from specctl.tui.widgets.stack import NEVER, Place, RowOf, Stack
@@ -33,11 +33,10 @@ BUDGET = 0.012  # seconds that rendering of Markdown may take at a time
 _LABELS = {"question": "you", "thinking": "model", "answer": "model", "status": ""}
 
 
-class Transcript(ScrollView, can_focus=True):
+class Transcript(Following, can_focus=True):
     """Shows `Live.turns`. `sync` costs what is new, not what is there.
 
-    Give it a height that does not depend on its content. `following` tells whether it stays at the
-    end; scrolling up stops that, End or scrolling down to the end starts it again.
+    Give it a height that does not depend on its content.
     """
 
     ALLOW_SELECT = True
@@ -62,7 +61,6 @@ class Transcript(ScrollView, can_focus=True):
         super().__init__(name=name, id=id, classes=classes)
         self.set_reactive(Transcript.ascii, ascii)
         self.model = model  # what is being opened, for the hint
-        self.following = True
         self._live = Live()
         self._version = -1
         self._stack: Stack | None = None  # None: no size yet
@@ -212,7 +210,7 @@ class Transcript(ScrollView, can_focus=True):
         following = self.following
         self._fit()
         if not following and place is not None and self._stack is not None:
-            self._go(self._stack.row_of(place))
+            self.go(self._stack.row_of(place))
             self.following = False
         self._redraw()
 
@@ -263,45 +261,6 @@ class Transcript(ScrollView, can_focus=True):
             accent=style.color.name if style.color else None,
             code_background=style.bgcolor.name if style.bgcolor and not theme.ansi else None,
         )
-
-    # ------------------------------------------------------------ scrolling
-
-    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """At the end it follows, elsewhere not."""
-        super().watch_scroll_y(old_value, new_value)
-        self.following = round(new_value) >= self.max_scroll_y
-
-    def _go(self, row: int) -> None:
-        self.scroll_to(y=row, animate=False, force=True)
-
-    def action_scroll_home(self) -> None:
-        """To the start."""
-        self._go(0)
-
-    def action_scroll_end(self) -> None:
-        """To the end, and follow."""
-        self._go(self.max_scroll_y)
-        self.following = True
-
-    def follow(self) -> None:
-        """To the end, and stay there."""
-        self.action_scroll_end()
-
-    def action_page_up(self) -> None:
-        """A screen up, less a line."""
-        self._go(self.scroll_offset.y - max(1, self.size.height - 1))
-
-    def action_page_down(self) -> None:
-        """A screen down, less a line."""
-        self._go(self.scroll_offset.y + max(1, self.size.height - 1))
-
-    def action_scroll_up(self) -> None:
-        """A line up."""
-        self._go(self.scroll_offset.y - 1)
-
-    def action_scroll_down(self) -> None:
-        """A line down."""
-        self._go(self.scroll_offset.y + 1)
 
     def on_click(self, event: events.Click) -> None:
         """On the line that stands for thinking: fold or unfold it."""
@@ -417,7 +376,7 @@ class Transcript(ScrollView, can_focus=True):
         self._current = found[index]
         row = self._stack.row_of(self._current)
         if not self.scroll_offset.y <= row < self.scroll_offset.y + self.size.height:
-            self._go(row - self.size.height // 2)
+            self.go(row - self.size.height // 2)
         self._redraw()
         return index + 1, len(found)
 

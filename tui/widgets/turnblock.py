@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -12,7 +13,8 @@ from specctl.tui.state import Span, Turn
 from specctl.tui.widgets.flow import Flow
 from specctl.tui.widgets.markdown import Colours, markdown_rows
 
-GHOST_LENGTH = 40  # characters shown of a rejected draft
+_SPACES = re.compile(r"[ \t]{2,}")
+GHOST_LENGTH = 16  # characters shown of a rejected draft
 SLOTS = 8  # colours for drafters
 # Drafters that may take part in one answer get colours of their own.
 _SLOTS = {
@@ -209,7 +211,8 @@ class TurnBlock:
         if section is None or not section.open:
             return
         newline, dots = ("\\n", "...") if self.mode.plain else ("⏎", "…")
-        shown = text[:GHOST_LENGTH].replace("\r\n", "\n").replace("\n", newline)
+        text = _SPACES.sub(" ", text.replace("\r\n", "\n"))  # indentation would hide the answer
+        shown = text[:GHOST_LENGTH].replace("\n", newline)
         section.flow.insert(shown + (dots if len(text) > GHOST_LENGTH else ""), "ghost")
 
     def _current(self, kind: Kind) -> Section | None:

@@ -1,0 +1,298 @@
+"""The chat screen under keys, with a scripted desk behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+
+import pytest
+import records as r
+from scripted_desk import ScriptedDesk
+from textual.pilot import Pilot
+
+from specctl.tui.app import SpecctlApp
+from specctl.tui.desk import Again, Ask, Change, Command, Open
+from specctl.tui.feed import Feed
+from specctl.tui.messages import Gauges, Note
+from specctl.tui.screens.base import size_class
+from specctl.tui.screens.choose import ChooseScreen
+from specctl.tui.screens.help import HelpScreen
+from specctl.tui.screens.live import LiveScreen
+from specctl.tui.widgets.dashboard import Dashboard
+from specctl.tui.widgets.prompt import PromptInput
+
+ANSWER = (
+    r.started("hi"),
+    r.prompt(),
+    r.cycle(0, ("Once", " upon"), drafted=3, rejected=" a time"),
+    r.cycle(1, (" there",)),
+    r.finished(3),
+)
+
+
+class Stage:
+    """A live screen under a pilot."""
+
+    def __init__(self, pilot: Pilot[None], screen: LiveScreen, feed: Feed) -> None:
+        self.pilot, self.screen, self.feed = pilot, screen, feed
+
+    async def settle(self) -> None:
+        """All jobs done and drawn."""
+        await asyncio.to_thread(self.feed.wait)
+        self.screen._tick()
+        await self.pilot.pause()
+
+    async def until(self, true: Callable[[], bool]) -> None:
+        for _ in range(200):
+            self.screen._tick()
+            if true():
+                await self.pilot.pause()
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError("it never came")
+
+    @property
+    def text(self) -> str:
+        return self.screen.query_one(Dashboard).transcript.plain_text()
+
+    @property
+    def keys(self) -> str:
+        return str(self.screen.query_one("#keys").render())
+
+
+def on_stage(
+    desk: ScriptedDesk,
+    play: Callable[[Stage], Coroutine[None, None, None]],
+    folder: Path,
+    size: tuple[int, int] = (120, 40),
+    **options: object,
+) -> LiveScreen:
+    """Play something on the screen; the screen afterwards."""
+    feed = Feed()
+    screen = LiveScreen(desk, feed, exports=folder, **options)  # type: ignore[arg-type]
+
+    async def run() -> None:
+        app = SpecctlApp(screen)
+        async with app.run_test(size=size) as pilot:
+            stage = Stage(pilot, screen, feed)
+            await stage.settle()
+            await play(stage)
+
+    try:
+        asyncio.run(run())
+    finally:
+        assert feed.close()
+    return screen
+
+
+def test_a_message_is_sent_and_its_answer_shown(tmp_path):
+    async def play(stage: Stage) -> None:
+        await stage.pilot.press(*"hi", "enter")
+        await stage.settle()
+        assert "Once upon there" in stage.text
+        assert "hi" in stage.text
+
+    desk = ScriptedDesk(ANSWER)
+    on_stage(desk, play, tmp_path)
+    assert desk.jobs == [Open(), Ask("hi")]
+
+
+def test_typing_ahead_while_the_model_opens(tmp_path):
+    async def play(stage: Stage) -> None:
+        assert stage.screen.live.ready is not None
+
+    desk = ScriptedDesk(ANSWER)
+    screen = on_stage(desk, play, tmp_path, ask="hi")
+    assert desk.jobs == [Open(), Ask("hi")]
+    assert screen.live.turns[0].text == "Once upon there"
+
+
+def test_f2_switches_off_and_back_to_what_was_on(tmp_path):
+    async def play(stage: Stage) -> None:
+        await stage.pilot.press("f2")
+        await stage.settle()
+        assert stage.screen.live.spec_types == ("none",)
+        assert "F2 speculation on" in stage.keys
+        await stage.pilot.press("f2")
+        await stage.settle()
+        assert stage.screen.live.spec_types == ("auto",)
+        assert "F2 speculation off" in stage.keys
+
+    on_stage(ScriptedDesk(), play, tmp_path)
+
+
+def test_k_goes_down_and_up_by_steps_and_up_again_to_no_cap(tmp_path):
+    seen = []
+
+    async def play(stage: Stage) -> None:
+        for key in ("f5", "f5", "f6", "f6", "f6", "f6"):
+            await stage.pilot.press(key)
+            await stage.settle()
+            seen.append(stage.screen.live.k)
+
+    on_stage(ScriptedDesk(), play, tmp_path)
+    assert seen == [32, 24, 32, 48, 64, None]
+
+
+def test_the_drafter_is_chosen_from_a_list(tmp_path):
+    async def play(stage: Stage) -> None:
+        await stage.pilot.press("f3")
+        assert isinstance(stage.pilot.app.screen, ChooseScreen)
+        await stage.pilot.press("down", "enter")
+        await stage.settle()
+        assert stage.screen.live.spec_types == ("ngram-simple",)
+
+    on_stage(ScriptedDesk(), play, tmp_path)
+
+
+def test_ctrl_c_stops_the_answer_and_keeps_its_text(tmp_path):
+    desk = ScriptedDesk(ANSWER, hold=True)
+
+    async def play(stage: Stage) -> None:
+        await stage.pilot.press(*"hi", "enter")
+        await stage.until(lambda: stage.screen.live.phase == "writing")
+        assert stage.keys.startswith("^C stop")
+        await stage.pilot.press("ctrl+c")
+        await stage.settle()
+        assert stage.screen.live.turns[0].text == "Once upon"
+        assert stage.screen.live.phase == "ready"
+        assert stage.keys.startswith("Enter send")
+
+    on_stage(desk, play, tmp_path)
+    assert desk.stopped
+
+
+def test_a_change_while_it_writes_comes_out_of_the_running_answer(tmp_path):
+    desk = ScriptedDesk(ANSWER, hold=True)
+
+    async def play(stage: Stage) -> None:
+        await stage.pilot.press(*"hi", "enter")
+        await stage.until(lambda: stage.screen.live.phase == "writing")
+        await stage.pilot.press("f2")
+        desk.go.set()
+        await stage.settle()
+        assert stage.screen.live.spec_types == ("none",)
+        assert stage.screen.live.turns[0].text == "Once upon there"
+
+    on_stage(desk, play, tmp_path)
+    assert [type(job) for job in desk.jobs] == [Open, Ask, Change]
+
+
+def test_answer_again_waits_for_a_running_one(tmp_path):
+    desk = ScriptedDesk(ANSWER, ANSWER, hold=True)
+
+    async def play(stage: Stage) -> None:
+        await stage.pilot.press(*"hi", "enter")
+        await stage.until(lambda: stage.screen.live.phase == "writing")
+        await stage.pilot.press("ctrl+r")
+        desk.go.set()
+        await stage.settle()
+        assert not any(isinstance(job, Again) for job in desk.jobs)
+        await stage.pilot.press("ctrl+r")
+        await stage.settle()
+        assert isinstance(desk.jobs[-1], Again)
+
+    on_stage(desk, play, tmp_path)
+
+
+def test_commands_and_what_is_none(tmp_path):
+    async def play(stage: Stage) -> None:
+        await stage.pilot.press(*"/stats", "enter")
+        await stage.settle()
+        assert stage.screen.live.log[-1].text == "acceptance by position: 90 80 %"
+        await stage.pilot.press(*"/nope", "enter")
+        await stage.settle()
+        assert stage.screen.live.log[-1].kind == "error"
+        assert stage.screen.live.phase == "ready"
+
+    desk = ScriptedDesk()
+    on_stage(desk, play, tmp_path)
+    assert desk.jobs[1:] == [Command("/stats"), Command("/nope")]
+
+
+@pytest.mark.parametrize("key", ["f1", "escape"])
+def test_help_opens_and_closes_and_typing_goes_on(tmp_path, key):
+    async def play(stage: Stage) -> None:
+        await stage.pilot.press("f1")
+        assert isinstance(stage.pilot.app.screen, HelpScreen)
+        await stage.pilot.press(key)
+        assert stage.pilot.app.screen is stage.screen
+        await stage.pilot.press(*"hi")
+        assert stage.screen.query_one(PromptInput).text == "hi"
+
+    on_stage(ScriptedDesk(), play, tmp_path)
+
+
+def test_files_are_saved_and_said(tmp_path):
+    async def play(stage: Stage) -> None:
+        await stage.pilot.press(*"hi", "enter")
+        await stage.settle()
+        await stage.pilot.press("f10", "ctrl+s", "f9")
+        await stage.settle()
+
+    desk = ScriptedDesk(ANSWER)
+    on_stage(desk, play, tmp_path)
+    svg, markdown = (next(tmp_path.glob(f"*.{suffix}")) for suffix in ("svg", "md"))
+    assert "Once" in markdown.read_text()
+    assert "accepted" in svg.read_text()
+    assert "http://" not in svg.read_text().replace("http://www.w3.org/", "")
+    assert "https://" not in svg.read_text().replace("https://www.textualize.io", "")
+    assert desk.recording
+
+
+def test_quitting_by_word_and_by_key(tmp_path):
+    async def by_word(stage: Stage) -> None:
+        await stage.pilot.press(*"/quit", "enter")
+        assert not stage.pilot.app.is_running or stage.pilot.app._exit
+
+    async def by_key(stage: Stage) -> None:
+        await stage.pilot.press("ctrl+q")
+        assert not stage.pilot.app.is_running or stage.pilot.app._exit
+
+    on_stage(ScriptedDesk(), by_word, tmp_path)
+    on_stage(ScriptedDesk(), by_key, tmp_path)
+
+
+def test_a_model_that_does_not_open_ends_the_screen(tmp_path):
+    async def play(stage: Stage) -> None:
+        assert stage.screen.failed
+
+    on_stage(ScriptedDesk(ready=Note("no such model", "error")), play, tmp_path)
+
+
+def test_gauges_are_read_and_shown(tmp_path):
+    gauges = Gauges(ram_used=8 << 30, ram_total=16 << 30)
+
+    async def play(stage: Stage) -> None:
+        await stage.settle()
+
+    screen = on_stage(ScriptedDesk(), play, tmp_path, gauges=lambda: gauges)
+    assert screen.live.gauges == gauges
+
+
+def test_layout_by_size():
+    assert size_class(160, 45) == size_class(110, 18) == "-wide"
+    assert size_class(80, 24) == size_class(109, 40) == "-narrow"
+    assert size_class(40, 10) == size_class(59, 40) == size_class(200, 17) == "-small"
+    assert size_class(39, 10) == size_class(40, 9) == "-less"
+
+
+@pytest.mark.parametrize("size", [(160, 45), (120, 40), (80, 24), (60, 18), (40, 10), (20, 5)])
+def test_every_size_draws_and_survives_a_resize(tmp_path, size):
+    async def play(stage: Stage) -> None:
+        await stage.pilot.press(*"hi", "enter")
+        await stage.settle()
+        await stage.pilot.resize_terminal(*size)
+        await stage.pilot.pause()
+        dashboard = stage.screen.query_one(Dashboard)
+        if size == (20, 5):
+            assert not dashboard.display
+        else:
+            assert dashboard.transcript.size.height >= 4
+            assert dashboard.transcript.size.width >= 36
+        await stage.pilot.resize_terminal(120, 40)
+        await stage.pilot.pause()
+        assert "Once upon there" in stage.text
+
+    on_stage(ScriptedDesk(ANSWER), play, tmp_path)
