@@ -213,6 +213,7 @@ class BenchWorker:
 
     def _hand_over(self, step: BenchEvent) -> None:
         self._drawn.clear()
+        self.pulse.start()  # what has been counted is in the step
         self._steps.append(step)
         self._notify()
         if not self._unseen:

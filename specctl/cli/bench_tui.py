@@ -78,7 +78,7 @@ def _opener() -> Opener:
 def _wait(worker: BenchWorker) -> None:
     """For the thread's end; a Ctrl-C while a native call cannot be ended leaves at once."""
     if worker.outcome is None and worker.error is None:
-        err().print("stopping: the cycle that runs, and the check of differing texts …")
+        err().print("waiting for the check of texts that differ; Ctrl-C gives the result up …")
     try:
         worker.join()
     except KeyboardInterrupt:

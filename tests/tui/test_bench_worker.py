@@ -14,8 +14,10 @@ from fake_bench import GOOD, FakeSession
 
 from specctl.bench.run import RunDone
 from specctl.errors import UsageError
+from specctl.settings import Request, SpecSettings
 from specctl.tui import bench_worker
 from specctl.tui.bench_state import Failed
+from specctl.tui.bench_worker import Pulse, Stop, Watched
 
 
 def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
@@ -135,10 +137,14 @@ def test_an_error_is_kept_for_the_command(tmp_path: Path) -> None:
 
 
 def test_the_pulse_counts_the_run_that_is_measured(tmp_path: Path) -> None:
-    session = FakeSession({("ngram-simple",): GOOD})
+    session, pulse = FakeSession({("ngram-simple",): GOOD}), Pulse()
+    watched = Watched(session, Stop(), pulse)
+    session.use(SpecSettings(types=("ngram-simple",)))
+    for _ in range(2):  # each run counts anew
+        records = list(watched.generate(Request((1, 2), max_tokens=12)))
+        assert len(records) == 4 + 3
+        assert (pulse.tokens, pulse.cycles, pulse.drafted, pulse.accepted) == (12, 4, 12, 8)
     worker = make_worker(tmp_path, session, plan(repeats=1))
     worker.start(worker.drawn)
     assert worker.join(5)
-    assert worker.pulse.tokens == 12
-    assert worker.pulse.cycles in (4, 12)  # the last run: drafted or plain
-    assert worker.pulse.accepted == (8 if worker.pulse.cycles == 4 else 0)
+    assert worker.pulse.tokens == 0  # between the runs nothing is under way
