@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import math
+import statistics
 from pathlib import Path
 
 from rich.console import Console
@@ -60,6 +61,18 @@ def geometric_mean(values: list[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
+def within(outcome: Outcome, arm: str) -> list[float]:
+    """≈ speed-up of each prompt by the run's own t_1 (`metrics.Totals.estimated_speedup`), median.
+
+    An estimate, but free of the machine's moods between the runs of plain and those of this arm.
+    """
+    by_prompt: dict[str, list[float]] = {}
+    for run in outcome.runs:
+        if run.arm == arm and run.totals.estimated_speedup is not None:
+            by_prompt.setdefault(run.prompt.key, []).append(run.totals.estimated_speedup)
+    return [statistics.median(values) for values in by_prompt.values()]
+
+
 def show(outcome: Outcome, console: Console) -> None:
     """The table, then each goal with the figure that was measured."""
     report = outcome.report
@@ -78,6 +91,12 @@ def show(outcome: Outcome, console: Console) -> None:
         total = f"{row.speed.speedup:.2f}"
         table.add_row(row.arm, *cells, f"{mean:.3f}", f"{worst:.3f}", total)
     console.print(table)
+    for arm in report.arms:
+        values = within(outcome, arm)
+        console.print(
+            f"≈ by each run's own plain steps: {arm:20s} mean {geometric_mean(values):.3f}  "
+            f"worst {min(values):.3f}"
+        )
     noise = max(abs(math.log(v)) for v in by_arm["plain again"].values())
     half = geometric_mean([math.exp(abs(math.log(v))) for v in by_arm["plain again"].values()]) - 1
     fixed = {arm: v for arm, v in by_arm.items() if arm not in ("auto", "plain again")}
