@@ -113,7 +113,7 @@ def launch_json(launch: Launch) -> dict[str, Any]:
         "commands": launch.commands,
         "config": launch.config,
         "files": dict(launch.files),
-        "url": f"http://{launch.host}:{launch.port}",
+        "url": launch.url,
         "metrics": launch.metrics_url,
         "notes": launch.notes,
         "flags": [

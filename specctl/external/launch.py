@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -48,7 +49,13 @@ class Launch:
     @property
     def metrics_url(self) -> str:
         """Where its Prometheus text is."""
-        return f"http://{self.host}:{self.port}{ENGINES[self.engine].metrics}"
+        return self.url + ENGINES[self.engine].metrics
+
+    @property
+    def url(self) -> str:
+        """Where it answers, from this machine."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+        return f"http://{bracketed(host)}:{self.port}"
 
     def node(self, rank: int) -> tuple[str, ...]:
         """The command of one node. Raises UsageError for a node that is not there."""
@@ -85,6 +92,11 @@ def finish(
         mounts=tuple(one for one in (wish.target, wish.draft) if isinstance(one, Path)),
         **more,
     )
+
+
+def bracketed(host: str) -> str:
+    """An address beside a port: IPv6 ones stand in brackets."""
+    return f"[{host}]" if ":" in host else host
 
 
 def head_of(options: Options) -> str:
@@ -137,18 +149,19 @@ def docker(launch: Launch, rank: int = 0) -> Launch:
         network = ["--network", "host"]
         host = launch.host
     else:
-        network = ["-p", f"{launch.host}:{launch.port}:{launch.port}"]
+        network = ["-p", f"{bracketed(launch.host)}:{launch.port}:{launch.port}"]
         host = "0.0.0.0"
     argv = ["docker", "run", "--rm", "--gpus", "all", "--ipc=host", *network]
     argv += ["-v", "specctl-models:/root/.cache"]
-    inside = list(command)
+    inside, files = list(command), list(launch.files)
     for number, path in enumerate(launch.mounts):
         there = f"/models{number}/{path.name}"
         argv += ["-v", f"{path.resolve()}:{there}:ro"]
         if "-00001-of-" in path.name:  # the other parts lie beside it
             argv[-1] = f"{path.parent}:/models{number}:ro"
-        inside = [there if one == str(path) else one for one in inside]
-    for name, _ in launch.files:
+        inside = [_moved(one, path, there) for one in inside]
+        files = [(name, _moved(text, path, there)) for name, text in files]
+    for name, _ in files:
         argv += ["-v", f"./{name}:/specctl/{name}:ro"]
         inside = [f"/specctl/{name}" if one == name else one for one in inside]
     at = inside.index("--host") + 1
@@ -160,4 +173,11 @@ def docker(launch: Launch, rank: int = 0) -> Launch:
         f"that the tag of {engine.image} exists was not checked",
         "models are kept in the volume specctl-models",
     )
-    return replace(launch, commands=(tuple(argv),), notes=notes)
+    return replace(launch, commands=(tuple(argv),), files=tuple(files), notes=notes)
+
+
+def _moved(text: str, path: Path, there: str) -> str:
+    """A path as it is inside the container: a whole argument, or a string in JSON or YAML."""
+    if text == str(path):
+        return there
+    return text.replace(json.dumps(str(path), ensure_ascii=False), json.dumps(there))

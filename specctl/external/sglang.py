@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from specctl.errors import UsageError
-from specctl.external.launch import Launch, finish, head_of, repository
+from specctl.external.launch import Launch, bracketed, finish, head_of, repository
 from specctl.external.method import COUNTERPARTS
 from specctl.external.wish import Wish
 
@@ -87,7 +87,7 @@ def _adapt(method: str, notes: list[str]) -> list[str]:
 def _spread(wish: Wish, launch: Launch) -> Launch:
     nodes, head = wish.options.nodes, head_of(wish.options)
     (base,) = launch.commands
-    meet = f"{head}:{_RENDEZVOUS}"
+    meet = f"{bracketed(head)}:{_RENDEZVOUS}"
     commands = tuple(
         (*base, "--nnodes", str(nodes), "--node-rank", str(rank), "--dist-init-addr", meet)
         for rank in range(nodes)

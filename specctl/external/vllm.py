@@ -46,7 +46,7 @@ def build(wish: Wish) -> Launch:
     notes: list[str] = []
     config = None if wish.methods == ("none",) else _config(wish, notes)
     if config is not None:
-        argv += ["--speculative-config", json.dumps(config, separators=(",", ":"))]
+        argv += ["--speculative-config", _json(config)]
         argv += ["--per-request-spec-decode-metrics", "detailed"]
     if options.ctx is not None:
         argv += ["--max-model-len", str(options.ctx)]
@@ -63,6 +63,10 @@ def build(wish: Wish) -> Launch:
         keys=tuple(config or ()),
     )
     return launch if options.nodes == 1 else _spread(wish, launch)
+
+
+def _json(config: dict[str, Any]) -> str:
+    return json.dumps(config, separators=(",", ":"), ensure_ascii=False)
 
 
 def _config(wish: Wish, notes: list[str]) -> dict[str, Any]:

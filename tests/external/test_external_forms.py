@@ -137,6 +137,35 @@ def test_docker_mounts_the_folder_of_a_split_model(show, tmp_path: Path):
     assert f"-m /models0/{first.name}" in line
 
 
+def test_docker_moves_paths_inside_json_and_yaml(show, tmp_path: Path):
+    draft = tmp_path / "brouillon é"
+    draft.mkdir()
+    options = {"spec_type": "draft-eagle3", "draft": str(draft)}
+    command = docker(show("vllm", "hf:a/b", **options)).commands[0]
+    config = json.loads(command[command.index("--speculative-config") + 1])
+    assert config["model"] == f"/models0/{draft.name}"
+    assert f"{draft}:/models0/{draft.name}:ro" in command
+    ((_, text),) = docker(show("trtllm", "hf:a/b", **options)).files
+    assert yaml.safe_load(text)["speculative_config"]["speculative_model"] == (
+        f"/models0/{draft.name}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("host", "url", "published"),
+    [
+        ("::1", "http://[::1]:8000", "[::1]:8000:8000"),
+        ("0.0.0.0", "http://127.0.0.1:8000", "0.0.0.0:8000:8000"),
+        ("10.0.0.9", "http://10.0.0.9:8000", "10.0.0.9:8000:8000"),
+    ],
+)
+def test_addresses(show, host, url, published):
+    launch = show("vllm", "hf:a/b", host=host)
+    assert launch.url == url
+    assert launch.metrics_url == f"{url}/metrics"
+    assert published in docker(launch).commands[0]
+
+
 def test_docker_of_trtllm_mounts_its_file(show):
     command = docker(show("trtllm", "hf:a/b")).commands[0]
     assert "./specctl-trtllm.yaml:/specctl/specctl-trtllm.yaml:ro" in command
