@@ -16,6 +16,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -249,10 +250,19 @@ def write_dense(
     _close(writer)
 
 
-def write_hybrid(path: Path, head: NDArray[np.float32], *, out: float = 0.0, seed: int = 9) -> None:
-    """A qwen35 model: a recurrent layer, then an attention one."""
+def write_hybrid(
+    path: Path,
+    head: NDArray[np.float32],
+    *,
+    out: float = 0.0,
+    seed: int = 9,
+    mtp: Any = None,
+) -> None:
+    """A qwen35 model: a recurrent layer, then an attention one, and what tiny_mtp.py adds to it."""
     heads_k, heads_v, state, conv = 2, 4, 16, 4
-    dims, vocab = Dims(), Vocab()
+    trunk, vocab = Dims(), Vocab()
+    extra = mtp.declared if mtp is not None else 0
+    dims = dataclasses.replace(trunk, n_layer=trunk.n_layer + extra)
     writer = _open(path, "qwen35", dims, vocab)
     writer.add_rope_dimension_sections([8, 4, 4, 0])
     writer.add_ssm_conv_kernel(conv)
@@ -261,15 +271,21 @@ def write_hybrid(path: Path, head: NDArray[np.float32], *, out: float = 0.0, see
     writer.add_ssm_time_step_rank(heads_v)
     writer.add_ssm_group_count(heads_k)
     writer.add_uint32("qwen35.full_attention_interval", 2)
+    if extra:
+        writer.add_nextn_predict_layers(extra)
     weights = _Weights(writer, seed, out)
     _ends(weights, head)
-    for i in range(dims.n_layer):
+    for i in range(trunk.n_layer if mtp is None or mtp.trunk else 0):
         weights.norms(i, "attn_norm", "post_attention_norm")
         if i % 2 == 0:
             weights.delta_net(i, heads_k, heads_v, state, conv)
         else:
             weights.attention(i, dims, qk_norm=True, gated=True)
         weights.ffn(i, dims.n_ff)
+    if mtp is not None and mtp.tensors:
+        weights.out = mtp.out
+        for i in range(trunk.n_layer, trunk.n_layer + max(1, mtp.declared)):
+            mtp.write(weights, i, dims)
     _close(writer)
 
 
@@ -322,6 +338,7 @@ def _slow(path: Path) -> None:
     write_dense(path, head, dims=SLOW, dtype=np.float16)
 
 
+BROKEN: set[str] = set()  # models that need not load
 MODELS: dict[str, Callable[[Path], None]] = {
     "clock": lambda path: _clock(path, clock_target(), n_layer=2),
     "clock-draft": lambda path: _clock(path, clock_draft()),

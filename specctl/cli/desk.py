@@ -37,7 +37,7 @@ class EngineDesk:
         self._changes: queue.SimpleQueue[Change] = queue.SimpleQueue()
         self._sink = sink
         self._own_sink: TextIO | None = None
-        self._has_draft = False
+        self._has_draft = self._has_heads = False
         self._first: tuple[str, ...] = PLAIN
         self.failure: SpecctlError | None = None
 
@@ -86,7 +86,7 @@ class EngineDesk:
         listed = [
             Choice((one.name,), one.summary)
             for one in SPEC_TYPES.values()
-            if self._has_draft or not one.draft_model
+            if (self._has_draft or not one.draft_model) and (self._has_heads or not one.heads)
         ]
         started = [one for one in listed if one.spec_types == self._first]
         if not started:
@@ -114,7 +114,7 @@ class EngineDesk:
             self.failure = error
             raise
         session = dialogue.session
-        self._has_draft = session.has_draft
+        self._has_draft, self._has_heads = session.has_draft, session.has_heads
         self._first = session.spec.types
         yield Ready(
             model=session.model.path.name,

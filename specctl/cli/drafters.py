@@ -11,11 +11,11 @@ import typer
 from rich.table import Table
 
 from specctl.cli.render import out
-from specctl.drafters.registry import SPEC_TYPES
+from specctl.drafters.registry import SPEC_TYPES, SpecType
+from specctl.errors import EngineMissingError
 
 # Methods of llama.cpp that the in-process engine does not run.
 _ELSEWHERE = {
-    "draft-mtp": ("next-token heads inside the target", "a target file with MTP layers"),
     "draft-eagle3": ("a head on three of the target's layers", "an EAGLE-3 head for the target"),
     "draft-dflash": ("a whole block in one pass", "a DFlash draft for the target"),
     "draft-dspark": ("a block with a confidence head", "a DSpark draft for the target"),
@@ -55,17 +55,28 @@ def drafters(
 def _methods() -> list[Method]:
     missing = [name for name in ("llama_cpp", "numpy") if importlib.util.find_spec(name) is None]
     why = "" if not missing else "the engine is not installed: pip install 'specctl-llm[engine]'"
-    own = [
-        Method(
-            kind.name,
-            kind.summary,
-            "a small model of the same vocabulary: --draft" if kind.draft_model else "nothing",
-            not why,
-            why,
-        )
-        for kind in SPEC_TYPES.values()
-    ]
+    own = []
+    for kind in SPEC_TYPES.values():
+        reason = why or (_no_heads() if kind.heads else "")
+        own.append(Method(kind.name, kind.summary, _needs(kind), not reason, reason))
     return own + [
         Method(name, does, needs, False, "not in specctl; llama-server runs it")
         for name, (does, needs) in _ELSEWHERE.items()
     ]
+
+
+def _needs(kind: SpecType) -> str:
+    if kind.heads:
+        return "MTP heads in the target's file, or in one of their own: --draft"
+    return "a small model of the same vocabulary: --draft" if kind.draft_model else "nothing"
+
+
+def _no_heads() -> str:
+    """Why this build runs no MTP heads, empty where it does."""
+    from specctl.llama.extras import nextn
+
+    try:
+        found = nextn() is not None
+    except EngineMissingError as error:
+        return error.message
+    return "" if found else "this llama-cpp-python build gives no hidden states"

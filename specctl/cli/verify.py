@@ -62,7 +62,11 @@ def _specs(names: list[str] | None, k: int | None, draft: bool) -> list[SpecSett
     from specctl.drafters.registry import SPEC_TYPES, check_types
 
     if names is None:
-        names = [kind.name for kind in SPEC_TYPES.values() if draft or not kind.draft_model]
+        names = [
+            kind.name
+            for kind in SPEC_TYPES.values()
+            if (draft or not kind.draft_model) and not kind.heads
+        ]
     specs = [SpecSettings(types=tuple(name.split(",")), k=k) for name in names]
     for spec in specs:
         check_types(spec)

@@ -27,11 +27,13 @@ class Needs:
     """Declared before the target is opened, so that nothing later asks which kind a drafter is.
 
     `k_max` is the largest draft it will ever propose (tokens). `draft_model`: it decodes with a
-    model of its own. `gives_laws`: its drafts may carry the law they were drawn from.
+    model of its own; `heads`: with MTP heads of the target. `gives_laws`: its drafts may carry the
+    law they were drawn from.
     """
 
     k_max: int
     draft_model: bool = False
+    heads: bool = False
     gives_laws: bool = False
 
 

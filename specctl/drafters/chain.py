@@ -23,6 +23,7 @@ class Chain:
         self._needs = Needs(
             k_max=max((each.k_max for each in needs), default=0),
             draft_model=any(each.draft_model for each in needs),
+            heads=any(each.heads for each in needs),
             gives_laws=any(each.gives_laws for each in needs),
         )
 

@@ -17,7 +17,7 @@ from specctl.drafters.ngram_cache import NgramCache
 from specctl.drafters.ngram_map import NgramMapK, NgramMapK4V
 from specctl.drafters.ngram_mod import NgramMod
 from specctl.drafters.ngram_simple import NgramSimple
-from specctl.drafters.small_model import DraftContext, SmallModel
+from specctl.drafters.small_model import MTP, NAME, DraftContext, SmallModel
 from specctl.drafters.suffix import NgramSuffix
 from specctl.errors import UsageError
 from specctl.settings import SpecSettings
@@ -38,6 +38,7 @@ class Resources:
     draft_context: DraftContext | None = None
     costs: CostCurve = field(default_factory=CostCurve)
     draft_costs: CostCurve = field(default_factory=CostCurve)
+    heads: DraftContext | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class SpecType:
     k_max: Callable[[SpecSettings], int]
     make: Callable[[SpecSettings, Resources], Drafter]
     draft_model: bool = False
+    heads: bool = False
 
 
 def _small_model(spec: SpecSettings, resources: Resources) -> Drafter:
@@ -56,12 +58,19 @@ def _small_model(spec: SpecSettings, resources: Resources) -> Drafter:
     return SmallModel(resources.draft_context, spec.draft, resources.n_vocab)
 
 
+def _mtp(spec: SpecSettings, resources: Resources) -> Drafter:
+    assert resources.heads is not None
+    return SmallModel(resources.heads, spec.draft, resources.n_vocab, MTP)
+
+
 def _auto(spec: SpecSettings, resources: Resources) -> Drafter:
     k = spec.k or AUTO_K_MAX
     model = None
-    if resources.draft_context is not None:
+    context = resources.draft_context or resources.heads
+    if context is not None:
         settings = replace(spec.draft, n_max=k, n_min=0, p_min=0.0)
-        small = SmallModel(resources.draft_context, settings, resources.n_vocab)
+        name = NAME if context is resources.draft_context else MTP
+        small = SmallModel(context, settings, resources.n_vocab, name)
         model = ModelSource(small, resources.draft_costs)
     return Auto(NgramSuffix(k, PATH_FLOOR, shortest=1), model, resources.costs, k)
 
@@ -113,6 +122,13 @@ SPEC_TYPES = {
             draft_model=True,
         ),
         SpecType(
+            MTP,
+            "the target's own heads for the tokens after the next one",
+            lambda spec: spec.draft.n_max,
+            _mtp,
+            heads=True,
+        ),
+        SpecType(
             "auto",
             "per cycle the drafter and length that pay, or none; with a draft model too",
             lambda spec: spec.k or AUTO_K_MAX,
@@ -141,6 +157,11 @@ def k_max(spec: SpecSettings) -> int:
 def needs_draft_model(spec: SpecSettings) -> bool:
     """Does any member of the chain decode with a model of its own?"""
     return any(SPEC_TYPES[name].draft_model for name in spec.types if name != "none")
+
+
+def needs_heads(spec: SpecSettings) -> bool:
+    """Does any member of the chain decode with MTP heads of the target?"""
+    return any(SPEC_TYPES[name].heads for name in spec.types if name in SPEC_TYPES)
 
 
 def build(spec: SpecSettings, resources: Resources) -> Drafter | None:

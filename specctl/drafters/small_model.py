@@ -1,4 +1,4 @@
-"""`draft-simple`: a small model of the same vocabulary drafts token by token."""
+"""`draft-simple`, `draft-mtp`: a small model, or the target's own MTP heads, token by token."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from specctl.sampling import Logits
 
 NAME = "draft-simple"
+MTP = "draft-mtp"
 
 
 class DraftContext(Protocol):
-    """What it asks of its model; `llama/context.py` gives it."""
+    """What it asks of its model; `llama/context.py` gives it, for MTP heads `llama/heads.py`."""
 
     @property
     def tokens(self) -> list[int]:
@@ -38,7 +39,7 @@ class DraftContext(Protocol):
         """Decode `tokens`; the logits of the last one."""
 
     def cut(self, length: int) -> None:
-        """Keep the first `length` tokens."""
+        """Keep at most the first `length` tokens; `tokens` tells how many."""
 
 
 class SmallModel:
@@ -51,7 +52,10 @@ class SmallModel:
     `n_vocab` is the target's: a draft may know padding tokens beyond it.
     """
 
-    def __init__(self, context: DraftContext, settings: DraftSettings, n_vocab: int) -> None:
+    def __init__(
+        self, context: DraftContext, settings: DraftSettings, n_vocab: int, name: str = NAME
+    ) -> None:
+        self._name = name
         self._context = context
         self._settings = settings
         self._width = min(n_vocab, context.n_vocab)
@@ -61,14 +65,15 @@ class SmallModel:
     @property
     def name(self) -> str:
         """The spec type."""
-        return NAME
+        return self._name
 
     @property
     def needs(self) -> Needs:
-        """A model of its own."""
+        """A model of its own, or heads of the target."""
         return Needs(
             k_max=self._settings.n_max,
-            draft_model=True,
+            draft_model=self._name != MTP,
+            heads=self._name == MTP,
             gives_laws=self._settings.sampling == "sampled",
         )
 
@@ -82,7 +87,7 @@ class SmallModel:
         """One pass of the draft per token; the first also reads what it has not seen yet."""
         limit = min(limit, self._settings.n_max, self._context.n_ctx - len(tokens))
         if limit < 1:
-            return nothing(NAME, "the draft's context is full")
+            return nothing(self._name, "the draft's context is full")
         drafted: list[int] = []
         laws: list[Law] = []
         for token, drawn_from, _ in islice(self.steps(tokens), limit):
@@ -90,10 +95,10 @@ class SmallModel:
             if drawn_from is not None:
                 laws.append(drawn_from)
         if len(drafted) < self._settings.n_min and not laws:
-            return nothing(NAME, f"fewer than {self._settings.n_min} tokens above p-min")
+            return nothing(self._name, f"fewer than {self._settings.n_min} tokens above p-min")
         if not drafted:
-            return nothing(NAME, f"nothing above p-min {self._settings.p_min:g}")
-        return Draft(tuple(drafted), NAME, laws=tuple(laws) if laws else None)
+            return nothing(self._name, f"nothing above p-min {self._settings.p_min:g}")
+        return Draft(tuple(drafted), self._name, laws=tuple(laws) if laws else None)
 
     def unread(self, tokens: Sequence[int]) -> int:
         """Tokens its memory would have to catch up with."""

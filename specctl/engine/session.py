@@ -14,18 +14,15 @@ from specctl.drafters import registry
 from specctl.drafters.base import Drafter
 from specctl.drafters.costs import CostCurve
 from specctl.engine.loop import Run, generate
+from specctl.engine.opening import Opened
 from specctl.engine.steptime import StepTime
 from specctl.engine.text import Assembler
-from specctl.errors import ModelError, PairError, UsageError
 from specctl.events import Record, Started
 from specctl.llama.api import amx_is_risky, has_gpu_backend
 from specctl.llama.cancel import Cancel
 from specctl.llama.chat import ChatTemplate, Message
-from specctl.llama.context import Context, NativeClock
-from specctl.llama.model import Model
-from specctl.settings import EngineSettings, Request, Sampling, SpecSettings, limit_drafts
-from specctl.units import format_bytes
-from specctl.vocabulary import first_difference
+from specctl.llama.context import Context
+from specctl.settings import EngineSettings, Request, Sampling, SpecSettings
 
 if TYPE_CHECKING:
     from specctl.sampling import Logits
@@ -51,18 +48,16 @@ class Session:
         self.threads = settings.threads or usable_cores()
         self.cancel = Cancel()
         self.notes: list[str] = []
-        self._draft_path = draft
-        self._clock = NativeClock()
         self._step_time = StepTime()
         self._costs, self._draft_costs = CostCurve(), CostCurve()
         self._drafters: dict[SpecSettings, Drafter | None] = {}
         self._run: Run | None = None
-        self._draft_model: Model | None = None
-        self._draft_context: Context | None = None
-        self._context: Context | None = None
-        self.model = Model(model, settings.target)
+        self._template: ChatTemplate | None = None
+        self._opened = Opened(model, draft, specs, settings, self.threads, self.cancel)
+        self.model = self._opened.model
         try:
-            self._open(specs)
+            for spec in specs:
+                self._add(spec)
         except BaseException:
             self.close()
             raise
@@ -73,6 +68,7 @@ class Session:
                 "this build has AMX kernels, which crash on many machines: its extra CPU kernels "
                 "are off (SPECCTL_AMX=1 trusts them)"
             )
+        self.notes.extend(self._opened.notes)
         self._note_context(settings.n_ctx)
         self.spec = specs[0]
 
@@ -83,95 +79,15 @@ class Session:
         if self.n_ctx > max(trained, asked if asked <= trained else 0):
             self._note(f"the model was trained for {trained} tokens of context, not {self.n_ctx}")
 
-    def _open(self, specs: Sequence[SpecSettings]) -> None:
-        for spec in specs:
-            self._check(spec)
-        limited = [self._limited(spec)[0] for spec in specs]
-        self.k_max = max(registry.k_max(spec) for spec in limited)
-        if any(self._uses_draft_model(spec) for spec in limited):
-            self._open_draft()
-        self._context = self._new_context(self.k_max + 1)
-        self._template: ChatTemplate | None = None
-        for spec in specs:
-            self._add(spec)
-
-    def _check(self, spec: SpecSettings) -> None:
-        registry.check_types(spec)
-        if registry.needs_draft_model(spec) and self._draft_path is None:
-            raise UsageError(
-                "draft-simple needs a draft model", "name one of the same family: --draft FILE"
-            )
-
-    def _limited(self, spec: SpecSettings) -> tuple[SpecSettings, tuple[str, ...]]:
-        """`spec` as it can run on this target, and what a user should know of it.
-
-        Where tokens are taken back by snapshots of a recurrent state, their memory bounds K.
-        """
-        limited, notes = limit_drafts(spec)
-        wanted = registry.k_max(limited)
-        most = self.model.most_snapshots if wanted else None
-        if most is None:
-            return limited, notes
-        arch, size = self.model.arch, format_bytes(self.model.snapshot_bytes)
-        if not most:
-            return limited, (
-                *notes,
-                f"{arch}: a rejected draft costs a second pass, for its recurrent state can only "
-                "be put back to before the draft",
-            )
-        if wanted <= most:
-            return limited, notes
-        bounded, more = limit_drafts(dataclasses.replace(limited, k=most))
-        n_max = min(limited.draft.n_max, most)
-        n_min = min(limited.draft.n_min, n_max)
-        draft = dataclasses.replace(limited.draft, n_max=n_max, n_min=n_min)
-        return dataclasses.replace(bounded, draft=draft), (
-            *notes,
-            *more,
-            f"drafts of at most {most} tokens: for each, {arch} keeps a snapshot of its recurrent "
-            f"state, {size}",
-        )
-
-    def _uses_draft_model(self, spec: SpecSettings) -> bool:
-        """`auto` takes a draft model where one is named, and does without where none is."""
-        optional = "auto" in spec.types and self._draft_path is not None
-        return optional or registry.needs_draft_model(spec)
-
-    def _open_draft(self) -> None:
-        assert self._draft_path is not None
-        self._draft_model = model = Model(self._draft_path, self.settings.draft)
-        difference = first_difference(self.model.vocabulary(), model.vocabulary())
-        if difference is not None:
-            raise PairError(
-                f"{model.path.name} cannot draft for {self.model.path.name}: {difference.reason}",
-                "a draft must share the target's vocabulary: take one of the same family",
-            )
-        self._draft_context = Context(
-            model,
-            self.settings,
-            self.settings.draft,
-            threads=self.threads,
-            rows=1,
-            lazy=True,
-            cancel=self.cancel,
-            clock=self._clock,
-        )
-
-    def _new_context(self, rows: int) -> Context:
-        return Context(
-            self.model,
-            self.settings,
-            self.settings.target,
-            threads=self.threads,
-            rows=rows,
-            cancel=self.cancel,
-            clock=self._clock,
-        )
-
     def _add(self, spec: SpecSettings) -> None:
-        limited, notes = self._limited(spec)
+        opened = self._opened
+        limited, notes = opened.limited(spec)
         resources = registry.Resources(
-            self.model.n_vocab, self._draft_context, self._costs, self._draft_costs
+            self.model.n_vocab,
+            opened.draft_context,
+            self._costs,
+            self._draft_costs,
+            opened.heads if opened.uses_heads(spec) else None,
         )
         self._drafters[spec] = registry.build(limited, resources)
         for note in notes:
@@ -184,9 +100,12 @@ class Session:
     @property
     def context(self) -> Context:
         """The target's memory."""
-        if self._context is None:
-            raise ModelError("this session is closed")
-        return self._context
+        return self._opened.context
+
+    @property
+    def k_max(self) -> int:
+        """The most tokens that any declared spec may draft: rows are reserved for them."""
+        return self._opened.k_max
 
     @property
     def n_ctx(self) -> int:
@@ -206,11 +125,23 @@ class Session:
         if spec not in self._drafters:
             notes = self._widen(spec)
         self.spec = spec
-        if self._run is not None:
-            self._run.drafter = drafter = self._drafters[spec]
+        run = self._run
+        if run is not None:
+            run.target = self._feed()
+            run.target.follow(run.tokens[:-1])
+            run.drafter = drafter = self._drafters[spec]
             if drafter is not None:
-                drafter.begin(self._run.tokens, self._run.request.sampling)
+                drafter.begin(run.tokens, run.request.sampling)
         return tuple(notes)
+
+    def _feed(self) -> Context:
+        """The target's memory, with the MTP heads beside it where the spec in use drafts with them.
+
+        They must have read what it holds: it starts over when they come back.
+        """
+        opened = self._opened
+        opened.context.feed(opened.heads if opened.uses_heads(self.spec) else None)
+        return opened.context
 
     def sample(self, sampling: Sampling) -> None:
         """Choose tokens like this from the next cycle of a running generation on."""
@@ -221,23 +152,10 @@ class Session:
                 run.drafter.begin(run.tokens, sampling)
 
     def _widen(self, spec: SpecSettings) -> list[str]:
-        self._check(spec)
-        limited, notes = self._limited(spec)
-        out = list(notes)
-        if self._uses_draft_model(limited) and self._draft_context is None:
-            self._open_draft()
-            out.append(f"opened the draft model {self._draft_path and self._draft_path.name}")
-        wanted = registry.k_max(limited)
-        if wanted > self.k_max:
-            old = self.context
-            held = list(old.tokens)
-            self._context = self._new_context(wanted + 1)
-            old.close()
-            self.k_max = wanted
-            out.append(f"reopened the context for drafts of {wanted} tokens")
-            if self._run is not None:
-                self._context.follow(held)
-                self._run.target = self._context
+        self._opened.check(spec)
+        limited, notes = self._opened.limited(spec)
+        out = [*notes, *self._opened.use_for(limited)]
+        out += self._opened.widen(registry.k_max(limited))
         self._add(spec)
         return out
 
@@ -267,7 +185,7 @@ class Session:
         """
         self.cancel.clear()
         self._run = run = Run(
-            target=self.context,
+            target=self._feed(),
             drafter=self._drafters[self.spec],
             request=request,
             assembler=Assembler(self.model.piece, request.stop),
@@ -285,17 +203,23 @@ class Session:
     @property
     def k_in_force(self) -> int:
         """The most tokens that a cycle may draft as things stand."""
-        return registry.k_max(self._limited(self.spec)[0])
+        return registry.k_max(self._opened.limited(self.spec)[0])
 
     @property
     def has_draft(self) -> bool:
         """A draft model was named."""
-        return self._draft_path is not None
+        return self._opened.has_draft
+
+    @property
+    def has_heads(self) -> bool:
+        """The MTP heads are loaded: `draft-mtp` can be used."""
+        return self._opened.has_heads
 
     @property
     def draft_name(self) -> str | None:
         """The file of the draft model that is open."""
-        return self._draft_model.path.name if self._draft_model is not None else None
+        model = self._opened.draft_model
+        return model.path.name if model is not None else None
 
     def _started(self, request: Request) -> Started:
         return Started(
@@ -314,9 +238,7 @@ class Session:
 
     def reset(self) -> None:
         """Forget the KV caches and what the drafters have seen; t_1 stays."""
-        self.context.clear()
-        if self._draft_context is not None:
-            self._draft_context.clear()
+        self._opened.clear()
         for spec, drafter in list(self._drafters.items()):
             if drafter is not None:
                 drafter.close()
@@ -337,7 +259,9 @@ class Session:
         rejected ones fill up, so that the shape is the same and a stale cell is not. The last
         `batch` tokens go in one pass with `extra` (the rest of a draft). float32 [n_vocab].
         """
-        context = self._new_context(max(batch + len(extra), *(rows for _, rows in passes), 1))
+        context = self._opened.new_context(
+            max(batch + len(extra), *(rows for _, rows in passes), 1)
+        )
         try:
             head = len(tokens) - batch
             start = min(prompt, head)
@@ -359,13 +283,7 @@ class Session:
             if drafter is not None:
                 drafter.close()
         self._drafters.clear()
-        for context in (self._context, self._draft_context):
-            if context is not None:
-                context.close()
-        self._context = self._draft_context = None
-        for model in (self._draft_model, self.model):
-            if model is not None:
-                model.close()
+        self._opened.close()
 
     def __enter__(self) -> Self:
         return self

@@ -10,14 +10,15 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from specctl.errors import ContextFullError, EngineError, ModelError, SettingsError
+from specctl.errors import ContextFullError, EngineError, ModelError
 from specctl.llama import log, rollback
 from specctl.llama.api import library
 from specctl.llama.cancel import Cancel, CancelledError
-from specctl.llama.interrupt import deferred
+from specctl.llama.extras import nextn
 from specctl.llama.model import Model
+from specctl.llama.opening import context_params, open_context
 from specctl.settings import EngineSettings, ModelSettings
 
 if TYPE_CHECKING:
@@ -27,18 +28,6 @@ if TYPE_CHECKING:
     Logits = NDArray[np.float32]
 
 _SEQUENCE = 0
-_KV_TYPES = {
-    "f32": "GGML_TYPE_F32",
-    "f16": "GGML_TYPE_F16",
-    "bf16": "GGML_TYPE_BF16",
-    "q8_0": "GGML_TYPE_Q8_0",
-    "q5_1": "GGML_TYPE_Q5_1",
-    "q5_0": "GGML_TYPE_Q5_0",
-    "q4_1": "GGML_TYPE_Q4_1",
-    "q4_0": "GGML_TYPE_Q4_0",
-    "iq4_nl": "GGML_TYPE_IQ4_NL",
-}
-_FLASH = {"auto": -1, "off": 0, "on": 1}
 _OK, _NO_SLOT, _ABORTED = 0, 1, 2
 
 
@@ -47,6 +36,22 @@ class NativeClock:
 
     def __init__(self) -> None:
         self.seconds = 0.0
+
+
+class Tap(Protocol):
+    """What hears of everything a context decodes: MTP heads live on its hidden states."""
+
+    def start(self, context: Context) -> None:
+        """From now on; the memory is empty."""
+
+    def decoded(self, count: int, stands: bool) -> None:
+        """The last `count` tokens of the memory were just decoded; do they stand?"""
+
+    def taken_back(self, length: int, common: int) -> None:
+        """The memory is down to `length` tokens. Of what it held, `common` ≥ `length` are right."""
+
+    def reach(self, length: int) -> int:
+        """How far the memory must be taken back to hold `length` tokens: `length`, or one less."""
 
 
 class Context:
@@ -91,22 +96,11 @@ class Context:
         self._n_ubatch = max(settings.n_ubatch, room if self._snapshots else 1)
         self._lazy = lazy
         self._stands = True  # all that is held
-        params = self._params(settings, placement, threads)
-        log.forget()
-        self.handle: Any = None
-        try:
-            with deferred():
-                self.handle = lib.llama_init_from_model(model.handle, params)
-        except KeyboardInterrupt:
-            if self.handle:
-                lib.llama_free(self.handle)
-            raise
-        if not self.handle:
-            raise ModelError(
-                f"no context of {settings.n_ctx} tokens for {model.path.name}: "
-                f"{log.reason() or 'probably not enough memory'}",
-                "try a smaller --ctx, or --kv-type f16",
-            )
+        self._tap: Tap | None = None
+        params = context_params(settings, placement, threads, rows)
+        params.n_batch, params.n_ubatch = self._n_batch, self._n_ubatch
+        params.n_rs_seq = self._snapshots
+        self.handle: Any = open_context(model, params)
         if cancel is not None:
             cancel.attach(lib, self.handle)
         self._memory = lib.llama_get_memory(self.handle)
@@ -114,25 +108,6 @@ class Context:
         self.n_ctx: int = lib.llama_n_ctx_seq(self.handle)
         self._prepare_batches()
         self._view: tuple[int, int, Any] = (0, 0, None)
-
-    def _params(self, settings: EngineSettings, placement: ModelSettings, threads: int) -> Any:
-        lib = self._lib
-        params = lib.llama_context_default_params()
-        params.n_ctx = settings.n_ctx
-        params.n_batch = self._n_batch
-        params.n_ubatch = self._n_ubatch
-        params.n_rs_seq = self._snapshots
-        params.n_seq_max = 1
-        params.n_outputs_max = self.rows
-        params.n_threads = params.n_threads_batch = threads
-        params.flash_attn_type = _FLASH[settings.flash_attn]
-        params.type_k = self._kv_type(placement.kv_type_k)
-        params.type_v = self._kv_type(placement.kv_type_v)
-        params.no_perf = True
-        # A full-size cache for sliding-window layers: a window-sized one would accept a cut past
-        # what it still holds, and silently compute nonsense.
-        params.swa_full = True
-        return params
 
     def _wanted_snapshots(self) -> int:
         """One for every token that a pass may take back, or none where that is too much memory."""
@@ -148,12 +123,6 @@ class Context:
         if self._snapshots and kept >= self._snapshots:
             return rollback.Snapshots(self._lib, self._memory, kept)
         return rollback.Checkpoint(self._lib, self._memory, self.handle)
-
-    def _kv_type(self, name: str) -> int:
-        value = getattr(self._lib, _KV_TYPES[name], None)
-        if value is None:
-            raise SettingsError(f"this llama-cpp-python has no KV type {name}")
-        return int(value)
 
     def _prepare_batches(self) -> None:
         """One token buffer, three batch headers. Positions are left to llama.cpp: they continue
@@ -180,6 +149,11 @@ class Context:
         return self.model.n_vocab
 
     @property
+    def n_batch(self) -> int:
+        """Most tokens of one pass."""
+        return self._n_batch
+
+    @property
     def native_seconds(self) -> float:
         """Seconds inside llama.cpp so far, of every context on this clock."""
         return self.clock.seconds
@@ -198,7 +172,9 @@ class Context:
                 f"{len(tokens)} tokens do not fit the context of {self.n_ctx}",
                 "a larger --ctx, or a shorter text",
             )
-        kept = self._rewind(_common_prefix(self.tokens, tokens))
+        common = _common_prefix(self.tokens, tokens)
+        length = self._tap.reach(common) if self._tap is not None else common
+        kept = self._rewind(length, common)
         self._read(tokens[kept:])
         self._stands = True
         return kept
@@ -247,14 +223,34 @@ class Context:
                 self._read(wanted[held:])
         self._stands = True
 
-    def _rewind(self, length: int) -> int:
+    def feed(self, tap: Tap | None) -> None:
+        """Let `tap` hear of every pass, from an empty memory on; None: nobody.
+
+        Raises:
+            EngineError: this build cannot give hidden states.
+        """
+        if tap is self._tap:
+            return
+        extra = nextn()
+        if extra is None:
+            raise EngineError("this llama-cpp-python build gives no hidden states")
+        extra.switch(self.handle, tap is not None, False)
+        self._tap = None
+        if tap is not None:
+            self.clear()
+            tap.start(self)
+            self._tap = tap
+
+    def _rewind(self, length: int, common: int | None = None) -> int:
         """Hold at most the first `length` tokens; returns how many are held."""
         if length < len(self.tokens):
             held = self._rollback.rewind(len(self.tokens), length) if length else 0
             if held:
                 del self.tokens[held:]
             else:
-                self.clear()
+                self._forget()
+            if self._tap is not None:
+                self._tap.taken_back(held, length if common is None else common)
         return len(self.tokens)
 
     def _read(self, tokens: Sequence[int]) -> None:
@@ -264,6 +260,11 @@ class Context:
 
     def clear(self) -> None:
         """Forget everything."""
+        self._forget()
+        if self._tap is not None:
+            self._tap.taken_back(0, 0)
+
+    def _forget(self) -> None:
         self._lib.llama_memory_clear(self._memory, False)
         self._rollback.forget()
         self.tokens.clear()
@@ -293,6 +294,8 @@ class Context:
         if status == _OK:
             self.tokens.extend(tokens)
             self._rollback.decoded(count)
+            if self._tap is not None:
+                self._tap.decoded(count, batch is self._silent)
             return
         self._resynchronise(tokens)
         if status == _ABORTED and self._cancel is not None and self._cancel.is_set:
@@ -310,6 +313,9 @@ class Context:
             return
         self.tokens.extend(tokens[: max(0, held - before)])
         del self.tokens[held:]
+        if self._tap is not None:  # of tokens beyond `before` it has no hidden states
+            self._rewind(before)
+            self._tap.taken_back(len(self.tokens), len(self.tokens))
 
     def _rows(self, count: int) -> Logits:
         address = self._get_logits(self.handle)

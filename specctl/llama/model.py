@@ -19,20 +19,26 @@ _VOCABULARY_KINDS = {0: "none", 1: "spm", 2: "bpe", 3: "wpm", 4: "ugm", 5: "rwkv
 
 
 class Model:
-    """Weights and vocabulary of a GGUF file.
+    """Weights and vocabulary of a GGUF file; with `heads` also the layers of its MTP heads.
+
+    Without `trunk` the file may hold heads alone: then no context but theirs may be opened.
 
     Raises:
         ModelError: the file is missing, broken, or this build cannot load it.
         SettingsError: a device or override that this build does not have.
     """
 
-    def __init__(self, path: Path, settings: ModelSettings) -> None:
+    def __init__(
+        self, path: Path, settings: ModelSettings, *, heads: bool = False, trunk: bool = True
+    ) -> None:
         self.path = path
         lib = library()
-        preflight.check(path)
+        preflight.check(path, trunk=trunk)
         params = lib.llama_model_default_params()
         params.n_gpu_layers = 0x7FFFFFFF if settings.gpu_layers < 0 else settings.gpu_layers
         params.use_extra_bufts = not amx_is_risky()
+        if heads:
+            params.load_mtp = True
         self._device_list = devices.device_list(settings.devices)  # kept alive with the model
         self._override_list = devices.override_list(settings)
         if self._device_list is not None:
@@ -63,6 +69,7 @@ class Model:
             lib.llama_model_is_recurrent(self.handle) or lib.llama_model_is_hybrid(self.handle)
         )
         self.n_bytes: int = lib.llama_model_size(self.handle)  # of all tensors
+        self.n_embd_out: int = lib.llama_model_n_embd_out(self.handle)
         self.has_decoder = bool(lib.llama_model_has_decoder(self.handle))
         self._pieces: dict[int, bytes] = {}
         self._is_eog: dict[int, bool] = {}

@@ -7,7 +7,8 @@ vocabulary of 150 000 tokens.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from specctl.llama.interrupt import deferred
 
 _MAGIC = b"GGUF"
 _F64 = 28
+_UINT16, _UINT32, _STRING = 2, 4, 8  # enum gguf_type
 
 
 class _InitParams(ctypes.Structure):
@@ -39,18 +41,81 @@ class _Reader:
     val_str: Callable[..., Any]
     arr_n: Callable[..., Any]
     arr_str: Callable[..., Any]
+    kv_type: Callable[..., Any]
+    val_u16: Callable[..., Any]
+    val_u32: Callable[..., Any]
 
 
-def check(path: Path) -> None:
+def check(path: Path, *, trunk: bool = True) -> None:
     """Refuse a file that cannot be a target or draft, naming the reason.
+
+    Without `trunk` it may hold MTP heads alone.
 
     Raises:
         ModelError: missing, not a GGUF, a projector, only MTP heads, or a file that llama.cpp would
             abort on (F64 tensors, a token twice in the vocabulary).
     """
     _check_magic(path)
+    with _opened(path) as header:
+        if header is not None:
+            _check_contents(*header, path, trunk)
+
+
+@dataclass(frozen=True, slots=True)
+class HeadFacts:
+    """MTP heads of a file: `declared` by its header, `tensors` really there; has it a `trunk`?"""
+
+    arch: str
+    declared: int
+    tensors: bool
+    trunk: bool
+
+
+def heads(path: Path) -> HeadFacts | None:
+    """Of all parts of a split file. None where this build has no reader: loading must tell.
+
+    Raises:
+        ModelError: as `check`.
+    """
+    _check_magic(path)
+    with _opened(path) as header:
+        if header is None:
+            return None
+        arch = _text(*header, "general.architecture")
+        declared = _number(*header, f"{arch}.nextn_predict_layers")
+        parts = _number(*header, "split.count")
+        found = _has_heads(*header)
+        trunk = _has_trunk(*header)
+    for part in _other_parts(path, parts):
+        if not found and part.is_file():
+            with _opened(part) as header:
+                found = header is not None and _has_heads(*header)
+    return HeadFacts(arch, declared, found, trunk)
+
+
+def _has_trunk(reader: _Reader, handle: Any) -> bool:
+    return bool(reader.find_tensor(handle, b"blk.0.attn_norm.weight") >= 0)
+
+
+def _has_heads(reader: _Reader, handle: Any) -> bool:
+    count = reader.n_tensors(handle)
+    return any(b".nextn.eh_proj" in reader.tensor_name(handle, index) for index in range(count))
+
+
+def _other_parts(path: Path, count: int) -> list[Path]:
+    first, after = f"-00001-of-{count:05}", path.name
+    if first not in after:
+        return []
+    return [
+        path.with_name(after.replace(first, f"-{n:05}-of-{count:05}")) for n in range(2, count + 1)
+    ]
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[_Reader, Any] | None]:
     reader = _reader()
     if reader is None:  # a build without these symbols: loading itself must tell
+        yield None
         return
     log.forget()
     with deferred():
@@ -58,7 +123,7 @@ def check(path: Path) -> None:
     if not handle:
         raise ModelError(f"{path.name} is not a readable GGUF: {log.reason() or 'no reason given'}")
     try:
-        _check_contents(reader, handle, path)
+        yield reader, handle
     finally:
         reader.free(handle)
 
@@ -93,32 +158,50 @@ def _reader() -> _Reader | None:
         symbol("gguf_get_val_str", c.c_char_p, p, c.c_int64),
         symbol("gguf_get_arr_n", c.c_size_t, p, c.c_int64),
         symbol("gguf_get_arr_str", c.c_char_p, p, c.c_int64, c.c_size_t),
+        symbol("gguf_get_kv_type", c.c_int, p, c.c_int64),
+        symbol("gguf_get_val_u16", c.c_uint16, p, c.c_int64),
+        symbol("gguf_get_val_u32", c.c_uint32, p, c.c_int64),
     ]
     return None if None in functions else _Reader(*functions)  # type: ignore[arg-type]
 
 
-def _check_contents(reader: _Reader, handle: Any, path: Path) -> None:
-    key = reader.find_key(handle, b"general.architecture")
-    arch = reader.val_str(handle, key).decode("utf-8", "replace") if key >= 0 else ""
+def _check_contents(reader: _Reader, handle: Any, path: Path, trunk: bool) -> None:
+    arch = _text(reader, handle, "general.architecture")
     if arch == "clip":
         raise ModelError(
             f"{path.name} is a vision projector, not a language model",
             "name the model file it belongs to",
         )
-    mtp_only = (
+    heads_only = (
         reader.find_tensor(handle, b"token_embd.weight") >= 0
-        and reader.find_tensor(handle, b"blk.0.attn_norm.weight") < 0
+        and not _has_trunk(reader, handle)
         and reader.find_key(handle, f"{arch}.nextn_predict_layers".encode()) >= 0
     )
-    if mtp_only:
+    if heads_only and trunk:
         raise ModelError(
-            f"{path.name} holds only MTP heads, not a whole model", "name the trunk's file"
+            f"{path.name} holds only MTP heads, not a whole model",
+            "name the trunk's file, and this one as --draft with --spec-type draft-mtp",
         )
     for index in range(reader.n_tensors(handle)):
         if reader.tensor_type(handle, index) == _F64:
             name = reader.tensor_name(handle, index).decode("utf-8", "replace")
             raise ModelError(f"{path.name}: tensor {name} is F64, which llama.cpp aborts on")
     _check_tokens(reader, handle, path)
+
+
+def _text(reader: _Reader, handle: Any, name: str) -> str:
+    key = reader.find_key(handle, name.encode())
+    is_text = key >= 0 and reader.kv_type(handle, key) == _STRING
+    return reader.val_str(handle, key).decode("utf-8", "replace") if is_text else ""
+
+
+def _number(reader: _Reader, handle: Any, name: str) -> int:
+    """An unsigned number of 16 or 32 bits, 0 where there is none."""
+    key = reader.find_key(handle, name.encode())
+    kind = reader.kv_type(handle, key) if key >= 0 else -1
+    if kind == _UINT16:
+        return int(reader.val_u16(handle, key))
+    return int(reader.val_u32(handle, key)) if kind == _UINT32 else 0
 
 
 def _check_tokens(reader: _Reader, handle: Any, path: Path) -> None:

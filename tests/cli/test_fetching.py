@@ -277,7 +277,10 @@ def test_a_draft_is_one_model(hub: HubServer) -> None:
 
 
 def test_in_process_methods_are_those_with_a_drafter() -> None:
-    assert {"none", *SPEC_TYPES} == IN_PROCESS
+    own = {
+        name for name, kind in SPEC_TYPES.items() if not kind.heads
+    }  # those run if there are any
+    assert {"none", *own} == IN_PROCESS
 
 
 @pytest.mark.parametrize(

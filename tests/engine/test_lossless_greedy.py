@@ -216,7 +216,7 @@ def test_a_draft_dropped_for_its_length_leaves_no_trace(tiny_models):
         assert run(session, spec, prompt, 120).tokens == tuple(
             tiny.clock_target().greedy(prompt[-1], 120)
         )
-        draft = session._draft_context
+        draft = session._opened.draft_context
         assert draft is not None
         shared = min(len(draft.tokens), len(prompt) + 119)
         whole = [*prompt, *tiny.clock_target().greedy(prompt[-1], 120)]

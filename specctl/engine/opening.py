@@ -1,0 +1,275 @@
+"""The native things of a session: models and their memories, opened as the specs need them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from specctl.drafters import registry
+from specctl.errors import ModelError, PairError, UsageError
+from specctl.llama import preflight
+from specctl.llama.cancel import Cancel
+from specctl.llama.context import Context, NativeClock
+from specctl.llama.heads import Heads
+from specctl.llama.model import Model
+from specctl.llama.mtp import why_not
+from specctl.settings import EngineSettings, SpecSettings, limit_drafts
+from specctl.units import format_bytes
+from specctl.vocabulary import first_difference
+
+
+class Opened:
+    """A target, and what its drafters decode with. `use_for` opens the rest; `close` frees all.
+
+    Raises:
+        ModelError: a model does not load; PairError: the draft does not fit the target.
+        UsageError: a spec type that is none, or that lacks a model.
+    """
+
+    def __init__(
+        self,
+        model: Path,
+        draft: Path | None,
+        specs: Sequence[SpecSettings],
+        settings: EngineSettings,
+        threads: int,
+        cancel: Cancel,
+    ) -> None:
+        self.draft_path = draft
+        self.draft_model: Model | None = None
+        self.draft_context: Context | None = None
+        self.heads: Heads | None = None
+        self._settings, self._threads, self._cancel = settings, threads, cancel
+        self._clock = NativeClock()
+        self._context: Context | None = None
+        self.notes: list[str] = []
+        self._must = any(registry.needs_heads(spec) for spec in specs)
+        self._head_file = self._find_heads(model, specs)
+        self.model = self._load_target(model)
+        self.k_max = 0
+        try:
+            for spec in specs:
+                self.check(spec)
+            limited = [self.limited(spec)[0] for spec in specs]
+            self.k_max = max(registry.k_max(spec) for spec in limited)
+            for spec in limited:
+                self.use_for(spec)
+            self._context = self.new_context(self.k_max + 1)
+        except BaseException:
+            self.close()
+            raise
+
+    def _find_heads(self, model: Path, specs: Sequence[SpecSettings]) -> Path | None:
+        """The file with the MTP heads that drafts come from: a draft that is one, or the target's.
+
+        `auto` takes the target's own where no draft is named, and does without where it has none.
+        """
+        needed = self._must
+        if not needed and not any("auto" in spec.types for spec in specs):
+            return None
+        file, draft = model, self.draft_path
+        if draft is not None:
+            facts = preflight.heads(draft)
+            if facts is not None and not facts.trunk:
+                file = draft
+            elif not needed:
+                return None
+        why = why_not(file)
+        if needed:
+            _refuse_heads(why)
+        return file if why is None else None
+
+    def _load_target(self, path: Path) -> Model:
+        """With its heads where they draft; `auto` does without where they do not fit."""
+        placement = self._settings.target
+        if self._head_file != path:
+            return Model(path, placement)
+        try:
+            return Model(path, placement, heads=True)
+        except ModelError as error:
+            if self._must:
+                raise
+            model = Model(path, placement)
+            self._without_heads(error)
+            return model
+
+    def _without_heads(self, error: ModelError) -> None:
+        self._head_file = None
+        self.notes.append(f"auto does without the MTP heads: {error.message}")
+
+    @property
+    def context(self) -> Context:
+        """The target's memory."""
+        if self._context is None:
+            raise ModelError("this session is closed")
+        return self._context
+
+    @property
+    def has_draft(self) -> bool:
+        """A whole model was named as the draft."""
+        return self.draft_path is not None and self._head_file != self.draft_path
+
+    @property
+    def has_heads(self) -> bool:
+        """MTP heads can draft: the target's own, or a draft file's."""
+        return self._head_file is not None
+
+    def check(self, spec: SpecSettings) -> None:
+        """Raises UsageError where `spec` cannot be used here."""
+        registry.check_types(spec)
+        if registry.needs_draft_model(spec) and not self.has_draft:
+            raise UsageError(
+                "draft-simple needs a draft model", "name one of the same family: --draft FILE"
+            )
+        if registry.needs_heads(spec) and not self.has_heads:
+            _refuse_heads(why_not(self.model.path))
+            raise UsageError(
+                "draft-mtp: the model was loaded without its MTP heads",
+                "start with --spec-type draft-mtp",
+            )
+
+    def limited(self, spec: SpecSettings) -> tuple[SpecSettings, tuple[str, ...]]:
+        """`spec` as it can run on this target, and what a user should know of it.
+
+        Where tokens are taken back by snapshots of a recurrent state, their memory bounds K.
+        """
+        limited, notes = limit_drafts(spec)
+        wanted = registry.k_max(limited)
+        most = self.model.most_snapshots if wanted else None
+        if most is None:
+            return limited, notes
+        arch, size = self.model.arch, format_bytes(self.model.snapshot_bytes)
+        if not most:
+            return limited, (
+                *notes,
+                f"{arch}: a rejected draft costs a second pass, for its recurrent state can only "
+                "be put back to before the draft",
+            )
+        if wanted <= most:
+            return limited, notes
+        bounded, more = limit_drafts(dataclasses.replace(limited, k=most))
+        n_max = min(limited.draft.n_max, most)
+        n_min = min(limited.draft.n_min, n_max)
+        draft = dataclasses.replace(limited.draft, n_max=n_max, n_min=n_min)
+        return dataclasses.replace(bounded, draft=draft), (
+            *notes,
+            *more,
+            f"drafts of at most {most} tokens: for each, {arch} keeps a snapshot of its recurrent "
+            f"state, {size}",
+        )
+
+    def uses_draft_model(self, spec: SpecSettings) -> bool:
+        """`auto` takes a draft model where one is named, and does without where none is."""
+        optional = "auto" in spec.types and self.has_draft
+        return optional or registry.needs_draft_model(spec)
+
+    def uses_heads(self, spec: SpecSettings) -> bool:
+        """Do drafts of `spec` come from MTP heads?"""
+        optional = "auto" in spec.types and self.has_heads
+        return (optional and not self.uses_draft_model(spec)) or registry.needs_heads(spec)
+
+    def use_for(self, spec: SpecSettings) -> list[str]:
+        """Open what a (limited) spec drafts with, if it is not open; says what it opened."""
+        said: list[str] = []
+        if self.uses_draft_model(spec) and self.draft_context is None:
+            self._open_draft()
+            said.append(f"opened the draft model {self.draft_path and self.draft_path.name}")
+        if self.uses_heads(spec) and self.heads is None:
+            try:
+                self._open_heads(spec.draft.n_max)
+            except ModelError as error:
+                if registry.needs_heads(spec):
+                    raise
+                self._without_heads(error)
+        return said
+
+    def widen(self, k: int) -> list[str]:
+        """Room for drafts of `k` tokens, in a new and empty context; says if it made one."""
+        if k <= self.k_max:
+            return []
+        old = self.context
+        self._context = self.new_context(k + 1)
+        old.close()
+        self.k_max = k
+        return [f"reopened the context for drafts of {k} tokens"]
+
+    def new_context(self, rows: int) -> Context:
+        """Another memory of the target, on the same clock; who asks for it closes it."""
+        return Context(
+            self.model,
+            self._settings,
+            self._settings.target,
+            threads=self._threads,
+            rows=rows,
+            cancel=self._cancel,
+            clock=self._clock,
+        )
+
+    def _open_heads(self, k: int) -> None:
+        model, placement = self.model, self._settings.target
+        if self._head_file != model.path:
+            model, placement = self._load_draft(trunk=False), self._settings.draft
+            if (model.arch, model.n_embd_out) != (self.model.arch, self.model.n_embd_out):
+                raise PairError(
+                    f"the MTP heads of {model.path.name} ({model.arch}, {model.n_embd_out} wide) "
+                    f"are not for {self.model.path.name} ({self.model.arch}, "
+                    f"{self.model.n_embd_out} wide)"
+                )
+        self.heads = Heads(
+            model,
+            self._settings,
+            placement,
+            threads=self._threads,
+            k=k,
+            cancel=self._cancel,
+            clock=self._clock,
+        )
+
+    def _load_draft(self, *, trunk: bool = True) -> Model:
+        assert self.draft_path is not None
+        self.draft_model = model = Model(
+            self.draft_path, self._settings.draft, heads=not trunk, trunk=trunk
+        )
+        difference = first_difference(self.model.vocabulary(), model.vocabulary())
+        if difference is not None:
+            raise PairError(
+                f"{model.path.name} cannot draft for {self.model.path.name}: {difference.reason}",
+                "a draft must share the target's vocabulary: take one of the same family",
+            )
+        return model
+
+    def _open_draft(self) -> None:
+        self.draft_context = Context(
+            self._load_draft(),
+            self._settings,
+            self._settings.draft,
+            threads=self._threads,
+            rows=1,
+            lazy=True,
+            cancel=self._cancel,
+            clock=self._clock,
+        )
+
+    def clear(self) -> None:
+        """Forget every text."""
+        self.context.clear()
+        if self.draft_context is not None:
+            self.draft_context.clear()
+
+    def close(self) -> None:
+        """Contexts before their models; may be called twice."""
+        for memory in (self.heads, self._context, self.draft_context):
+            if memory is not None:
+                memory.close()
+        self.heads = self._context = self.draft_context = None
+        for model in (self.draft_model, self.model):
+            if model is not None:
+                model.close()
+
+
+def _refuse_heads(why: str | None) -> None:
+    if why is not None:
+        raise UsageError(
+            f"draft-mtp needs MTP heads: {why}", "`specctl inspect FILE` shows what a file has"
+        )
