@@ -22,7 +22,7 @@ from specctl.tui.screens.bench_more import PromptsScreen, ReportScreen, _Page
 from specctl.tui.screens.help import HelpScreen
 from specctl.tui.widgets.matrix import Matrix
 
-PULSE = 1.0  # seconds between two looks at the run that is measured
+PULSE = 5.0  # seconds between two looks at a run that is timed: each costs it 20 ms of a slow core
 MakeReport = Callable[[Outcome, int], Text]
 
 HELP = """\
@@ -41,8 +41,8 @@ Ctrl-Q    leave, and stop as Ctrl-C does; the report is printed
         "the noise of the repeats; anything else is no difference.",
         "While it runs, a cell speaks of the prompts that every arm has done. Texts are compared "
         "with plain decoding's at the end.",
-        "The screen draws between the runs; while a run is timed it changes one line a second. "
-        "Keys and the mouse draw at once: leave them alone if you want the last percent.",
+        "The screen draws between the runs; while a run is timed it draws three lines every five "
+        "seconds. Keys and the mouse draw at once: leave them alone if you want the last percent.",
     )
 )
 

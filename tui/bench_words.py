@@ -28,8 +28,8 @@ KEYS = {
     "done": ("arrows select", "Enter prompts", "r report", "^Q leave, print it", "F1 keys"),
 }
 OPEN_NOTE = (
-    "Measured with the screen open: it draws between the runs, and one line a second while one is "
-    "timed."
+    "Measured with the screen open: it draws between the runs, and three lines every five seconds "
+    "while one is timed."
 )
 
 

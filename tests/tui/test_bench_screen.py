@@ -17,6 +17,7 @@ from rich.cells import cell_len
 
 from specctl.bench import workloads
 from specctl.bench.run import BenchPlan
+from specctl.tui import bench_app
 from specctl.tui.bench_app import BenchApp
 from specctl.tui.bench_state import BenchLive, Place
 from specctl.tui.bench_words import detail_lines, header_lines, prompt_lines
@@ -137,6 +138,7 @@ def test_little_is_drawn_while_a_run_is_timed(
         drawn.append(self.id)
         return lines_render(self)
 
+    monkeypatch.setattr(bench_app, "PULSE", 0.5)
     monkeypatch.setattr(Matrix, "render", matrix)
     monkeypatch.setattr(bench_screen._Lines, "render", lines)
 
@@ -145,7 +147,7 @@ def test_little_is_drawn_while_a_run_is_timed(
         await pilot.pause(0.3)
         assert "matrix" in drawn
         drawn.clear()
-        await asyncio.sleep(2.1)  # the fourth run is under way
+        await asyncio.sleep(1.1)  # the fourth run is under way
         assert set(drawn) == {"header"}
         assert 1 <= len(drawn) <= 3
 

@@ -146,7 +146,7 @@ def test_alternating_decisions_are_two_lines():
         events.append(cycle(0, 0, index + 1, "off: nothing to propose"))
     lines = [x.plain for x in log_lines(list(live(events).log), 60, 6)]
     assert lines == [
-        "why   cycle: decision",
+        "decisions  cycle, why, how often",
         "   38 ngram match 38: needs 0.63 ×20",
         "   39 off: nothing to propose ×20",
     ]

@@ -61,13 +61,12 @@ class BenchScreen(SizedScreen):
         self._signs = glyphs(ascii_only)
         self.set_class(ascii_only, "-ascii")
         self.matrix = Matrix(live, ascii_only)
+        header, *below = (_Lines(id=name) for name in ("header", "detail", "bench-keys"))
+        self._parts: tuple[Widget, ...] = (header, self.matrix, *below)
 
     def compose(self) -> ComposeResult:
         """From above: header, matrix, detail, keys."""
-        yield _Lines(id="header")
-        yield self.matrix
-        yield _Lines(id="detail")
-        yield _Lines(id="bench-keys")
+        yield from self._parts
         yield _Lines(id="too-small")
 
     def on_mount(self) -> None:
@@ -91,7 +90,7 @@ class BenchScreen(SizedScreen):
         """Draw again: all of it after `steps`, else the one line that counts."""
         if steps:
             self.since = time.monotonic()
-        for widget in self.query("_Lines, Matrix" if steps else "#header"):
+        for widget in self._parts if steps else self._parts[:1]:
             widget.refresh()
 
     def lines_of(self, name: str, width: int, height: int) -> list[Content]:

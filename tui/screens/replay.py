@@ -66,7 +66,7 @@ class ReplayScreen(SizedScreen):
     def compose(self) -> ComposeResult:
         """The picture and the line of keys."""
         yield Static("specctl needs 40×10", id="small", markup=False)
-        yield Dashboard(self._ascii)
+        yield Dashboard(self._ascii, keys=False)
         yield Static("", id="keys", markup=False)
 
     def on_mount(self) -> None:

@@ -19,9 +19,11 @@ from specctl.tui.widgets.transcript import Transcript
 class Dashboard(Container):
     """All of the picture. `sync` draws what has changed."""
 
-    def __init__(self, ascii_only: bool = False) -> None:
+    def __init__(self, ascii_only: bool = False, keys: bool = True) -> None:
+        """`keys`: advice may name the keys of the chat."""
         super().__init__()
         self._ascii = ascii_only
+        self._keys = keys
 
     def compose(self) -> ComposeResult:
         """Header above, then text and figures."""
@@ -30,7 +32,9 @@ class Dashboard(Container):
             yield Transcript(ascii=self._ascii)
             with Container(id="figures"):
                 yield CycleView(ascii=self._ascii)
-                yield Numbers(ascii=self._ascii)
+                numbers = Numbers(ascii=self._ascii)
+                numbers.keys = self._keys
+                yield numbers
                 yield LogView(ascii=self._ascii)
 
     @property

@@ -74,7 +74,11 @@ def log_lines(
         lines[:0] = _entry_lines(entry, width, signs)
     if not lines:
         lines = [line([("no decisions yet", MUTED)], width, signs)]
-    title = [line([("why", STRONG), ("   cycle: decision", MUTED)], width, signs)] if titled else []
+    title = (
+        [line([("decisions", STRONG), ("  cycle, why, how often", MUTED)], width, signs)]
+        if titled
+        else []
+    )
     return title + lines[max(0, len(lines) - room) :]
 
 
