@@ -13,8 +13,21 @@ from specctl.llama.extras import nextn
 # Architectures of llama.cpp 0c1e570 with a graph for one MTP head that takes the target's hidden
 # states as they are handed over here. (deepseek4 hands over other rows; glm5-next has no graph.)
 _ARCHES = frozenset(
-    """bailingmoe3 cohere2moe deepseek2 deepseek32 glm-dsa glm4moe hy_v3 mimo2 nemotron_h_moe qwen35
-    qwen35moe qwen3next step35""".split()
+    (
+        "bailingmoe3",
+        "cohere2moe",
+        "deepseek2",
+        "deepseek32",
+        "glm-dsa",
+        "glm4moe",
+        "hy_v3",
+        "mimo2",
+        "nemotron_h_moe",
+        "qwen35",
+        "qwen35moe",
+        "qwen3next",
+        "step35",
+    )
 )
 
 
