@@ -296,3 +296,30 @@ def test_every_size_draws_and_survives_a_resize(tmp_path, size):
         assert "Once upon there" in stage.text
 
     on_stage(ScriptedDesk(ANSWER), play, tmp_path)
+
+
+def test_the_palette_lists_what_the_keys_do_and_does_it(tmp_path):
+    async def play(stage: Stage) -> None:
+        commands = {c.title: c for c in stage.pilot.app.get_system_commands(stage.screen)}
+        assert {"Speculation on/off", "Temperature up", "All keys"} <= set(commands)
+        await commands["Speculation on/off"].callback()
+        await stage.settle()
+        assert stage.screen.live.spec_types == ("none",)
+
+    on_stage(ScriptedDesk(), play, tmp_path)
+
+
+def test_temperature_by_key_goes_in_tenths_and_not_below_zero(tmp_path):
+    desk = ScriptedDesk()
+
+    async def play(stage: Stage) -> None:
+        await stage.pilot.press("ctrl+up")
+        await stage.settle()
+        stage.screen.live.temperature = 0.05
+        await stage.pilot.press("ctrl+down")
+        await stage.settle()
+
+    changes: list[Change] = []
+    desk.change = changes.append  # type: ignore[method-assign]
+    on_stage(desk, play, tmp_path)
+    assert [change.temperature for change in changes] == [0.8, 0.0]
