@@ -166,7 +166,9 @@ def scripted(rate: float, tokens: int) -> None:
         child += ["--rate", str(rate), "--tokens", str(tokens)]
         in_terminal(child, result.exists, b"", 60 + 2 * tokens / rate)
         shown, memory = map(float, result.read_text().split())
-        print(f"screen:    {shown:.2f} tok/s, {memory / 1024:.0f} MiB, loss {1 - shown / alone:.2%}")
+        print(
+            f"screen:    {shown:.2f} tok/s, {memory / 1024:.0f} MiB, loss {1 - shown / alone:.2%}"
+        )
 
 
 def main() -> None:
