@@ -16,7 +16,7 @@ export CMAKE_ARGS
 
 demo: $(STAMPS)/engine
 	$(BIN)/specctl bench --quick --spec-type ngram-simple --spec-type auto
-	@echo "or: make chat"
+	@echo "or: make chat, the same model as F16, whose passes are cheap to widen as on a GPU"
 
 chat: $(STAMPS)/engine
 	$(BIN)/specctl chat --model demo-f16

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from specctl.errors import SpecctlError
 
 SCHEMA = 1
+_MOST = 1 << 64  # of any figure; seeds are the largest that mean something
 
 FinishReason = Literal["stop", "eog", "length", "context", "cancelled", "error"]
 
@@ -208,6 +209,12 @@ def _fits(value: object, hint: Any) -> bool:
         return value in inner
     if inner:  # X | None
         return any(_fits(value, option) for option in inner)
-    if hint in (int, float) and isinstance(value, bool):
-        return False
-    return isinstance(value, (int, float) if hint is float else hint)
+    if hint in (int, float):
+        return _is_number(value, hint)
+    return isinstance(value, hint)
+
+
+def _is_number(value: object, hint: Any) -> bool:
+    """Of this kind, finite, and small enough for sums of many to stay numbers."""
+    kinds = (int, float) if hint is float else int
+    return isinstance(value, kinds) and not isinstance(value, bool) and abs(value) < _MOST

@@ -47,6 +47,8 @@ def _parse(line: str, path: Path, number: int) -> Record:
         data = json.loads(line)
     except json.JSONDecodeError as error:
         raise SpecctlError(f"{path}, line {number}: not JSON ({error.msg})") from error
+    except (ValueError, RecursionError) as error:  # endless digits, endless brackets
+        raise SpecctlError(f"{path}, line {number}: not a record") from error
     if not isinstance(data, dict):
         raise SpecctlError(f"{path}, line {number}: not a record")
     try:

@@ -49,6 +49,11 @@ def percent(value: float | None) -> str:
     return "–" if value is None else f"{value * 100:.0f} %"
 
 
+def printable(text: str) -> str:
+    """Without control and direction characters, whoever wrote it: safe for any terminal."""
+    return "".join(sign if sign.isprintable() or sign == "\n" else "�" for sign in text)
+
+
 def parse_size(text: str) -> int:
     """Bytes of `16`, `16G`, `16GiB`, `512M`; a bare number means GiB.
 

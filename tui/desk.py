@@ -78,6 +78,10 @@ class Desk(Protocol):
     def stop(self) -> None:
         """End the running answer within one cycle; its text is kept."""
 
+    @property
+    def recording(self) -> bool:
+        """A recording that `record` started goes on."""
+
     def record(self) -> Path | None:
         """Start recording to a new file (its path), or stop (None)."""
 

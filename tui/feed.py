@@ -29,6 +29,7 @@ class Feed:
         self._events: deque[Event] = deque()
         self._jobs: queue.SimpleQueue[Callable[[], Iterator[Event]] | None] = queue.SimpleQueue()
         self._waiting = 0
+        self._closing = False
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
         self._thread.start()
@@ -58,7 +59,8 @@ class Feed:
             return taken
 
     def close(self, seconds: float = 5.0) -> bool:
-        """End after the running job; false if it has not ended within `seconds`."""
+        """End after the running job, without those that wait; false if that takes longer."""
+        self._closing = True
         self._jobs.put(None)
         self._thread.join(seconds)
         return not self._thread.is_alive()
@@ -73,7 +75,8 @@ class Feed:
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
             try:
-                self._events.extend(job())
+                if not self._closing:
+                    self._events.extend(job())
             except SpecctlError as error:
                 hint = f" ({error.hint})" if error.hint else ""
                 self._events.append(Note(error.message + hint, "error"))

@@ -146,6 +146,14 @@ class Live:
             self._now = ((self.version, cycles), totals)
         return totals
 
+    def shown(self) -> tuple[Totals, str]:
+        """What the figures beside the text are about: while it writes the last cycles, else the
+        whole answer; and that stretch in words.
+        """
+        if self.phase == "writing" or not self.turns or not self.answer.cycles:
+            return self.now(), f"last {min(WINDOW, len(self.cycles))} cycles"
+        return self.answer, "whole answer"
+
     def apply(self, event: Event) -> None:
         """Fold one event in."""
         self.version += 1

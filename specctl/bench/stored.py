@@ -19,7 +19,7 @@ from specctl.bench.report import IdentityCount, PromptSpeed, Speed, Undrafted, V
 from specctl.bench.results import BUSY, SCHEMA
 from specctl.bench.run import PLAIN
 from specctl.errors import UsageError
-from specctl.units import format_bytes
+from specctl.units import format_bytes, printable
 
 MAX_BYTES = 256 * 1024 * 1024  # of a file; 41 prompts × 10 arms × 10 repeats are some 4 MB
 T = TypeVar("T")
@@ -227,7 +227,7 @@ class _Node:
     def text(self) -> str:
         if not isinstance(self.value, str):
             raise self._not("a text")
-        return self.value
+        return printable(self.value)
 
     def flag(self) -> bool:
         if not isinstance(self.value, bool):
@@ -243,7 +243,7 @@ class _Node:
         value = self.value
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self._not("a number")
-        if not math.isfinite(value) or abs(value) > 1e15:
+        if abs(value) > 1e15 or not math.isfinite(value):
             raise self._not("a number that can be")
         return float(value)
 

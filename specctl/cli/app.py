@@ -21,6 +21,7 @@ from specctl import __version__, paths
 from specctl.cli.defaults import Defaults
 from specctl.cli.defaults import read as read_defaults
 from specctl.errors import SpecctlError, UsageError
+from specctl.units import printable
 
 # name → (module:function, one line for `specctl --help`)
 COMMANDS = {
@@ -38,7 +39,10 @@ COMMANDS = {
     "pull": ("specctl.cli.pull:pull", "Fetch a whole pair; resumes where it stopped."),
     "replay": ("specctl.cli.replay:replay", "Play a recording on the dashboard."),
     "models": ("specctl.cli.models:models", "List, verify, remove, import model files."),
-    "engine show": ("specctl.cli.engine:engine_show", "The same in llama-server, vLLM, SGLang …"),
+    "engine show": (
+        "specctl.cli.engine:engine_show",
+        "The same pair in llama-server, vLLM and others.",
+    ),
     "engine explain": ("specctl.cli.engine:engine_explain", "What old flags are called today."),
 }
 
@@ -214,7 +218,7 @@ def _guarded(function: Callable[..., Any], debug: bool) -> Callable[..., Any]:
 def _report(error: SpecctlError, debug: bool) -> int:
     if debug:
         traceback.print_exception(error)
-    print(f"error: {error.message}", file=sys.stderr)
+    print(f"error: {printable(error.message)}", file=sys.stderr)
     if error.hint:
-        print(f"  {error.hint}", file=sys.stderr)
+        print(f"  {printable(error.hint)}", file=sys.stderr)
     return error.exit_code

@@ -30,6 +30,9 @@ def bench_page(
     for file in asked:
         check_writable(file)
     source = find(result)
+    names = [file.absolute() for file in (*asked, source)]
+    if len(set(names)) < len(names):
+        raise UsageError("one file cannot be two things", "RESULT, --html and --svg must differ")
     data = read_json(source)
     if not isinstance(data, dict):
         raise UsageError(f"{result} is not a result of specctl bench")

@@ -87,7 +87,7 @@ def read(
 
 def _tables(file: Path, commands: tuple[str, ...]) -> dict[str, dict[str, object]]:
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         return {}
     except OSError as error:
@@ -96,7 +96,7 @@ def _tables(file: Path, commands: tuple[str, ...]) -> dict[str, dict[str, object
         raise UsageError(f"{file} is not UTF-8 text") from error
     try:
         data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also a number of 5000 digits
         raise UsageError(f"{file} is not TOML: {error}") from error
     for name, table in data.items():
         if name not in commands:

@@ -64,6 +64,11 @@ class EngineDesk:
         if self._dialogue is not None:
             self._dialogue.session.cancel.set()
 
+    @property
+    def recording(self) -> bool:
+        """See `Desk`."""
+        return self._own_sink is not None
+
     def record(self) -> Path | None:
         """See `Desk`."""
         if self._own_sink is not None:
@@ -148,7 +153,10 @@ class EngineDesk:
                 write_line(record, sink)
                 sink.flush()
             except OSError as error:
-                self._sink = self._own_sink = None
+                if sink is self._sink:
+                    self._sink = None
+                else:
+                    self._own_sink = None
                 yield Note(f"recording ended: {error.strerror}", "warning")
 
     def _apply(self) -> Iterator[Event]:

@@ -42,8 +42,12 @@ def replay(
     if not 0.1 <= speed <= 100:
         raise UsageError(f"--speed {speed:g} is not in 0.1 … 100")
     records = list(recording.read(file))
+    if at is not None and not 0 <= at < 1e9:
+        raise UsageError(f"--at {at:g} is no moment of a recording", "seconds from its start")
     if not records:
         raise SpecctlError(f"{file} holds no records", "chat --record FILE writes them")
+    if svg is not None and svg.suffix.lower() != ".svg":
+        raise UsageError(f"--svg {svg} is no .svg file", "name the picture like screen.svg")
     if svg is not None:
         _picture(records, svg, _size(size), theme, at)
     elif once or screen.why_not() is not None:
@@ -54,7 +58,7 @@ def replay(
 
 def _size(text: str) -> tuple[int, int]:
     columns, _, lines = text.lower().replace("×", "x").partition("x")
-    if not (columns.isdigit() and lines.isdigit() and int(columns) >= 40 and int(lines) >= 10):
+    if not (columns.isdecimal() and lines.isdecimal() and int(columns) >= 40 and int(lines) >= 10):
         raise UsageError(f"--size {text!r} is not a size", "write it like 120x40; at least 40x10")
     return min(int(columns), 400), min(int(lines), 200)
 

@@ -10,10 +10,15 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from specctl import paths
 from specctl.errors import UsageError
+
+try:
+    import termios
+except ImportError:  # Windows
+    termios = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from textual.screen import Screen
@@ -25,6 +30,8 @@ LEAST = (40, 10)  # columns, lines
 NO_TERMINAL = "not a terminal"
 _SWITCH_INTERVAL = 0.0005  # seconds: how long drawing may keep the engine's thread waiting
 _PATIENCE = 5.0  # seconds that a running cycle or a loading model is waited for on leaving
+# Out of the other screen, cursor shown, mouse, focus, paste and key modes off: all harmless twice.
+_LEAVE = "\x1b[<u\x1b[?1000;1002;1003;1004;1006;1015;2004l\x1b[?1049l\x1b[?25h"
 _STREAMS = ("__stdout__", "__stderr__")
 
 
@@ -59,6 +66,7 @@ def own_terminal(log: Path) -> Iterator[None]:
     """
     sys.stdout.flush()
     sys.stderr.flush()
+    settings = _terminal_settings()
     kept = [os.dup(1), os.dup(2)]
     before: list[TextIO | None] = [sys.__stdout__, sys.__stderr__]
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -74,8 +82,11 @@ def own_terminal(log: Path) -> Iterator[None]:
         os.dup2(sink, 2)
         yield
     finally:
-        for terminal in terminals:
-            with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):
+            if settings is not None:
+                terminals[1].write(_LEAVE)
+                _restore(settings)
+            for terminal in terminals:
                 terminal.flush()
         for fd, number in zip(kept, (1, 2), strict=True):
             os.dup2(fd, number)
@@ -83,6 +94,19 @@ def own_terminal(log: Path) -> Iterator[None]:
         os.close(sink)
         for name, stream in zip(_STREAMS, before, strict=True):
             setattr(sys, name, stream)
+
+
+def _terminal_settings() -> list[Any] | None:
+    """Of the terminal on stdin, where there is one (POSIX)."""
+    if termios is None or sys.stdin is None or not sys.stdin.isatty():
+        return None
+    return termios.tcgetattr(sys.stdin.fileno())
+
+
+def _restore(settings: list[Any]) -> None:
+    """As it was: Textual forgets it where it was stopped and continued."""
+    if termios is not None:
+        termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, settings)
 
 
 def chat(opener: Opener, sink: TextIO | None, theme: str | None, no_color: bool) -> None:
@@ -134,6 +158,8 @@ def run(make: Callable[[], Screen[None]], theme: str | None = None) -> None:
                 app.run()
         finally:
             sys.setswitchinterval(interval)
+    if app.crash is not None:
+        raise app.crash
 
 
 def _check_theme(theme: str) -> None:
@@ -145,12 +171,12 @@ def _check_theme(theme: str) -> None:
 
 @contextlib.contextmanager
 def _ended_by_signals(leave: Callable[[], None]) -> Iterator[None]:
-    """SIGTERM and SIGHUP leave the screen as Ctrl-Q does."""
+    """SIGINT, SIGTERM and SIGHUP leave the screen as Ctrl-Q does, however often they come."""
 
     def handler(_signal: int, _frame: FrameType | None) -> None:
         leave()
 
-    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
     before = {name: signal.signal(getattr(signal, name), handler) for name in names}
     try:
         yield

@@ -50,7 +50,7 @@ def _spec(dialogue: Dialogue, note: Say, argument: str) -> None:
 
 def _k(dialogue: Dialogue, note: Say, argument: str) -> None:
     if argument:
-        if not argument.isdigit():
+        if not argument.isdecimal():
             raise UsageError(f"/k takes a number of tokens, not {argument!r}")
         for line in dialogue.session.use(
             dataclasses.replace(dialogue.session.spec, k=int(argument))

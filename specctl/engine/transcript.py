@@ -136,7 +136,9 @@ def from_dict(data: dict[str, Any], name: str = "conversation") -> Saved:
         system=None if system is None else _text(system, f"{name}, system"),
         turns=tuple(_turn(turn, f"{name}, turn {n}") for n, turn in enumerate(turns, 1)),
         model=_text(data.get("model"), f"{name}, model"),
-        temperature=float(temperature) if isinstance(temperature, int | float) else None,
+        temperature=float(temperature)
+        if isinstance(temperature, int | float) and 0 <= temperature <= 100
+        else None,
     )
 
 

@@ -124,6 +124,24 @@ def test_sigterm_gives_the_terminal_back(tiny_models: Mapping[str, Path]) -> Non
         assert "\x1b[?1049l" in terminal.raw
 
 
+def test_interrupts_in_a_row_stop_and_continue_and_bytes_that_are_no_text(
+    tiny_models: Mapping[str, Path],
+) -> None:
+    with Terminal("chat", "-m", str(tiny_models["clock"])) as terminal:
+        terminal.wait(READY)
+        os.write(terminal.master, b"\x1b[200~caf\xe9\x1b[201~\xff")
+        terminal.wait("caf�")
+        for name in (signal.SIGSTOP, signal.SIGCONT):
+            terminal.process.send_signal(name)
+            time.sleep(0.2)
+        for _ in range(2):
+            terminal.process.send_signal(signal.SIGINT)
+            time.sleep(0.05)
+        terminal.exit_code()
+        assert terminal.settings_restored()
+        assert "\x1b[?1049l" in terminal.raw
+
+
 def test_a_model_that_does_not_open_is_an_error_on_the_terminal(tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF" + bytes(100))

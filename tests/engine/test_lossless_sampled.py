@@ -35,6 +35,7 @@ from lossless_kit import (
 
 import specctl.drafters.small_model
 import specctl.engine.judge
+from specctl.drafters.auto import Auto
 from specctl.drafters.base import Draft, Needs
 from specctl.drafters.costs import CostCurve
 from specctl.drafters.model_source import ModelSource
@@ -257,6 +258,8 @@ def test_auto_where_drafts_cost_nothing(monkeypatch):
     monkeypatch.setattr(NgramSuffix, "propose", short)
     monkeypatch.setattr(CostCurve, "ratio", lambda self, rows: 1.0)
     monkeypatch.setattr(ModelSource, "step_cost", lambda self, t_1: 0.0)
+    monkeypatch.setattr(Auto, "_needed", lambda self, cost, spread: 0.0)
+    monkeypatch.setattr(Auto, "_affordable", lambda self, cost: True)
     spec = sampled("auto", k=6)
     sources: Counter[str | None] = Counter()
 

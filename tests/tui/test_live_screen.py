@@ -20,6 +20,7 @@ from specctl.tui.screens.choose import ChooseScreen
 from specctl.tui.screens.help import HelpScreen
 from specctl.tui.screens.live import LiveScreen
 from specctl.tui.widgets.dashboard import Dashboard
+from specctl.tui.widgets.numbers import Numbers
 from specctl.tui.widgets.prompt import PromptInput
 
 ANSWER = (
@@ -323,3 +324,34 @@ def test_temperature_by_key_goes_in_tenths_and_not_below_zero(tmp_path):
     desk.change = changes.append  # type: ignore[method-assign]
     on_stage(desk, play, tmp_path)
     assert [change.temperature for change in changes] == [0.8, 0.0]
+
+
+def test_the_figures_come_back_after_a_small_terminal(tmp_path):
+    async def play(stage: Stage) -> None:
+        await stage.pilot.press(*"hi", "enter")
+        await stage.settle()
+        height = stage.screen.query_one(Numbers).size.height
+        assert height > 4
+        for size in ((40, 10), (120, 40)):
+            await stage.pilot.resize_terminal(*size)
+            await stage.pilot.pause()
+        assert stage.screen.query_one(Numbers).size.height == height
+
+    on_stage(ScriptedDesk(ANSWER), play, tmp_path)
+
+
+def test_a_crash_is_kept_for_the_command(tmp_path):
+    class Broken(LiveScreen):
+        def _tick(self) -> None:
+            raise ZeroDivisionError("oh")
+
+    app = SpecctlApp(Broken(ScriptedDesk(), Feed(), exports=tmp_path))
+
+    async def run() -> None:
+        async with app.run_test() as pilot:
+            await asyncio.sleep(0.3)
+            await pilot.pause()
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(run())
+    assert isinstance(app.crash, ZeroDivisionError)

@@ -25,7 +25,7 @@ def numbers(state, width, height, signs=UNICODE, **more):
 FULL = [
     "above: ≈ 1.6×   you need 0.80 accepted per cycle, you get 2.00",
     # 26 tokens in 328 ms
-    "79.3 tok/s now   plain 50.0 (measured)   this answer 79.3",
+    "79.3 tok/s now   plain 50.0 (measured)   this answer 79.3   last 10 cycles",
     "α 0.67, drafted 80 %   K 3.0   α×K 2.00   tokens/pass 2.60",
     "cycle ▓▓▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒░  ▓ draft 10 %  ▒ verify 85 %  ░ rest 5 %",
     "by position ▇▆▃ .88 .75 .38 of 8 8 8",
@@ -64,7 +64,7 @@ def test_one_line_and_two():
 
 def test_a_finished_answer_shows_its_mean():
     state = live([*GOOD, Finished("eog", 101, 26, 1.0)])
-    assert numbers(state, 80, 3)[1] == "79.3 tok/s   plain 50.0 (measured)"
+    assert numbers(state, 80, 3)[1] == "79.3 tok/s   plain 50.0 (measured)   whole answer"
 
 
 def test_switched_off_in_the_middle():

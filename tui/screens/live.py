@@ -133,6 +133,7 @@ class LiveScreen(SizedScreen):
             self._feed.put(self._gauges())
 
     def _tick(self) -> None:
+        self._recording = self._desk.recording
         for event in self._feed.take():
             self.live.apply(event)
             if isinstance(event, Note) and event.kind != "note":
@@ -265,10 +266,10 @@ class LiveScreen(SizedScreen):
 
         def toggle() -> str:
             path = self._desk.record()
-            self._recording = path is not None
             return f"recording to {path}" if path else "recording stopped"
 
         self.attempt(toggle)
+        self._recording = self._desk.recording
         self._show()
 
     def action_screenshot(self) -> None:

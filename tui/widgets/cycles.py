@@ -55,9 +55,9 @@ class Chart:
 
 def chart_of(live: Live, most: int = 512) -> Chart:
     """The latest cycles, or intervals where a source shows no cycles. Break-even is that of
-    `live.now()`: the words beside the chart say the same number.
+    `live.shown()`: the words beside the chart say the same number.
     """
-    break_even = live.now().break_even
+    break_even = live.shown()[0].break_even
     if live.cycles or not live.intervals:
         recent = list(live.cycles)[-most:]
         bars = [Bar(cycle.accepted, bool(cycle.drafted)) for cycle in recent]

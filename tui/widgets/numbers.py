@@ -63,10 +63,10 @@ def number_lines(
 ) -> list[Content]:
     """At most `height` lines of at most `width` cells.
 
-    `now`: `live.now()`, where the caller has it. `keys` False: nothing is said about keys (replay).
+    `now`: another stretch than `live.shown()`. `keys` False: nothing is said about keys (replay).
     """
     cycles = list(islice(reversed(live.cycles), WINDOW))[::-1]
-    view = _View(live, live.now() if now is None else now, cycles, width, signs, keys)
+    view = _View(live, live.shown()[0] if now is None else now, cycles, width, signs, keys)
     if height == 1:
         return [_short(view)]
     if height == 2:
@@ -135,6 +135,7 @@ def _speed(view: _View) -> Content:
         chunks[0] = [(_speed_now(view), STRONG), (" now", MUTED)]
         mean = number(live.answer.tokens_per_second, ".1f")
         chunks.append([(f"this answer {mean}", "")])
+    chunks.append([(live.shown()[1], MUTED)])
     return _row(view, chunks)
 
 

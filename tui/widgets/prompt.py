@@ -83,7 +83,7 @@ class History:
         for line in lines:
             try:
                 message = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if isinstance(message, str):
                 self.messages.append(message)
