@@ -131,6 +131,8 @@ class ScriptedDesk:
     def stop(self) -> None:
         """It ends by itself."""
 
+    recording = False
+
     def record(self) -> Path | None:
         """Nothing is recorded."""
         return None
