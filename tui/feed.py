@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from specctl.errors import SpecctlError
 from specctl.tui.messages import Event, Note
 
-RATE = 15.0  # times per second that a screen looks for new events
+RATE = 8.0  # times per second that a screen looks for new events
 
 
 class Feed:
