@@ -232,7 +232,7 @@ class LiveScreen(SizedScreen):
 
     def action_stop(self) -> None:
         """Stop the answer; with nothing to stop, say how to leave."""
-        if self.live.phase in ("prompt", "writing"):
+        if self._feed.busy:  # the picture may be a moment behind
             self._desk.stop()
         else:
             self.say("Ctrl-Q quits")
