@@ -72,10 +72,10 @@ class Cycle:
     `drafted` is empty for plain decoding. `emitted` is what reached the answer: the accepted
     tokens and the target's own, fewer where the generation stops inside the cycle. `text` is what
     can be shown now (UTF-8 and stop strings may hold some back), `rejected` the text of the drafted
-    tokens that did not stand. Times: `t_d` everything the
-    drafter did, `t_v` the target's pass, `t_o` the rest, `t_native` the share of them spent inside
-    llama.cpp; `t_1` is the plain-step estimate in force (None until measured). `n_past` is the
-    context length before the cycle; `clock` is seconds since `Started`, at the cycle's end.
+    tokens that did not stand. Times: `t_d` everything the drafter did, `t_v` the target's pass,
+    `t_o` the rest, `t_native` the share of them spent inside llama.cpp; `t_1` is the plain-step
+    estimate in force (None until measured). `n_past` is the context length before the cycle;
+    `clock` is seconds since `Started`, at the cycle's end.
     """
 
     index: int

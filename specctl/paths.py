@@ -13,18 +13,11 @@ from specctl.errors import SpecctlError, UsageError
 
 def _home() -> Path | None:
     home = os.environ.get("SPECCTL_HOME")
-    return _expanded("SPECCTL_HOME", home) if home else None
+    return expanded(home, "SPECCTL_HOME") if home else None
 
 
-def _expanded(name: str, value: str) -> Path:
-    try:
-        return Path(value).expanduser()
-    except RuntimeError as error:
-        raise UsageError(f"{name}={value!r}: no such user", "name an existing folder") from error
-
-
-def expanded(name: str) -> Path:
-    """The path of a file as a user wrote it, `~` included.
+def expanded(name: str, variable: str = "") -> Path:
+    """The path of a file as a user wrote it, `~` included, in an environment `variable` or not.
 
     Raises:
         UsageError: it names a user that does not exist.
@@ -32,7 +25,8 @@ def expanded(name: str) -> Path:
     try:
         return Path(name).expanduser()
     except RuntimeError as error:
-        raise UsageError(f"{name}: no such user", "name an existing folder") from error
+        said = f"{variable}={name!r}" if variable else name
+        raise UsageError(f"{said}: no such user", "name an existing folder") from error
 
 
 def cache_dir() -> Path:
@@ -56,13 +50,13 @@ def config_dir() -> Path:
 def config_file() -> Path:
     """The user's defaults for flags; `SPECCTL_CONFIG` names another file."""
     named = os.environ.get("SPECCTL_CONFIG")
-    return _expanded("SPECCTL_CONFIG", named) if named else config_dir() / "config.toml"
+    return expanded(named, "SPECCTL_CONFIG") if named else config_dir() / "config.toml"
 
 
 def models_dir() -> Path:
     """Downloaded models; `SPECCTL_MODELS` puts them on another disk."""
     models = os.environ.get("SPECCTL_MODELS")
-    return _expanded("SPECCTL_MODELS", models) if models else data_dir() / "models"
+    return expanded(models, "SPECCTL_MODELS") if models else data_dir() / "models"
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -40,8 +40,9 @@ class SpecctlApp(App[None]):
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The palette: what the keys of the screen do, then Textual's own."""
-        for binding in Binding.make_bindings(screen.BINDINGS):
-            if binding.description:
+        for active in screen.active_bindings.values():
+            binding = active.binding
+            if active.node is screen and binding.description:
                 text = binding.description[0].upper() + binding.description[1:]
                 run = partial(self._run_on, screen, binding.action)
                 yield SystemCommand(text, f"key {binding.key}", run)

@@ -44,7 +44,7 @@ def commonest_reason(cycles: Iterable[Cycle]) -> tuple[str, int, int]:
     if not kinds:
         return "", 0, count
     kind, times = kinds.most_common(1)[0]
-    return latest[kind].removeprefix("off: "), times, count
+    return latest[kind], times, count
 
 
 def times_faster(totals: Totals) -> str:
@@ -139,6 +139,7 @@ def _undrafted(
     reason, times, count = commonest_reason(cycles)
     if not reason:
         return ("no drafts yet", "no drafts")
+    reason = reason.removeprefix("off: ")
     share = f"{times} of {count} cycles"
     lead = "auto decodes plainly" if "auto" in spec_types else "no drafts yet"
     short = reason.replace(" accepted per cycle", "")

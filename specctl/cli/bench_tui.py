@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from specctl.tui.bench_worker import BenchWorker
 
-_SWITCH_INTERVAL = 0.0005  # seconds: how long drawing may keep the measuring thread waiting
-
 
 def run(plan: BenchPlan, files: Resolved) -> Outcome | None:
     """Measure on the full screen until it is left; None, with a note, where it cannot open.
@@ -46,14 +44,11 @@ def run(plan: BenchPlan, files: Resolved) -> Outcome | None:
     from specctl.tui.bench_worker import BenchWorker
 
     worker = BenchWorker(plan, files.model, files.draft, _opener)
-    interval = sys.getswitchinterval()
     app = BenchApp(worker, _report, screen.ascii_only())
     with screen.own_terminal(paths.cache_dir() / "native.log"):
-        sys.setswitchinterval(_SWITCH_INTERVAL)
         try:
             app.run()
         finally:
-            sys.setswitchinterval(interval)
             worker.unseen()
             if worker.outcome is None:
                 worker.stop.ask()

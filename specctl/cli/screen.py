@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from specctl import paths
 from specctl.errors import UsageError
+from specctl.tui.sizes import LEAST
 
 try:
     import termios
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from specctl.cli.desk import Opener
     from specctl.tui.messages import Gauges
 
-LEAST = (40, 10)  # columns, lines
 NO_TERMINAL = "not a terminal"
 _SWITCH_INTERVAL = 0.0005  # seconds: how long drawing may keep the engine's thread waiting
 _PATIENCE = 5.0  # seconds that a running cycle or a loading model is waited for on leaving
@@ -61,12 +61,13 @@ def ascii_only() -> bool:
 def own_terminal(log: Path) -> Iterator[None]:
     """Inside, Textual alone writes to the terminal; all other output, native too, goes to `log`.
 
+    The engine's thread gets Python's lock within half a millisecond while the screen draws.
     Textual writes to `sys.__stderr__` (Windows: `__stdout__`): both become copies of the terminal,
     and the descriptors 1 and 2, which libraries write to, become the log.
     """
     sys.stdout.flush()
     sys.stderr.flush()
-    settings = _terminal_settings()
+    settings, interval = _terminal_settings(), sys.getswitchinterval()
     kept = [os.dup(1), os.dup(2)]
     before: list[TextIO | None] = [sys.__stdout__, sys.__stderr__]
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -80,8 +81,10 @@ def own_terminal(log: Path) -> Iterator[None]:
             setattr(sys, name, terminal)
         os.dup2(sink, 1)
         os.dup2(sink, 2)
+        sys.setswitchinterval(_SWITCH_INTERVAL)
         yield
     finally:
+        sys.setswitchinterval(interval)
         with contextlib.suppress(OSError):
             if settings is not None:
                 terminals[1].write(_LEAVE)
@@ -149,15 +152,10 @@ def run(make: Callable[[], Screen[None]], theme: str | None = None) -> None:
 
     if theme is not None:
         _check_theme(theme)
-    interval = sys.getswitchinterval()
     with own_terminal(paths.cache_dir() / "native.log"):
         app = SpecctlApp(make(), theme)
-        sys.setswitchinterval(_SWITCH_INTERVAL)
-        try:
-            with _ended_by_signals(app.exit):
-                app.run()
-        finally:
-            sys.setswitchinterval(interval)
+        with _ended_by_signals(app.exit):
+            app.run()
     if app.crash is not None:
         raise app.crash
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from specctl.engine.thinking import ThinkSplitter
 from specctl.events import Cycle, Finished, Record
 from specctl.metrics import Totals
+from specctl.tui.words import commonest_reason
 from specctl.units import number, percent
 
 _TINTS = {"draft-simple": "32", "ngram-simple": "36", "ngram-suffix": "36", "ngram-mod": "34"}
 _OTHER_TINT = "35"
 _DIM = "2"
-_NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
 def use_colour(no_color: bool) -> bool:
@@ -89,14 +87,8 @@ def _standing(totals: Totals) -> str:
 
 def why_no_drafts(cycles: Iterable[Cycle]) -> str:
     """`0 of 96 cycles drafted: nothing to propose`, with the commonest reason."""
-    examples: dict[str, str] = {}
-    kinds: Counter[str] = Counter()
-    for cycle in cycles:
-        kind = _NUMBER.sub("#", cycle.decision.reason)  # one kind, whatever its figures
-        kinds[kind] += 1
-        examples[kind] = cycle.decision.reason
-    most = examples[kinds.most_common(1)[0][0]] if kinds else "no cycles"
-    return f"0 of {kinds.total()} cycles drafted: {most}"
+    reason, _, count = commonest_reason(cycles)
+    return f"0 of {count} cycles drafted: {reason or 'no cycles'}"
 
 
 def json_lines(records: Iterable[Record]) -> Iterator[Record]:

@@ -12,11 +12,11 @@ and is drafted where that is above 0. `rate` is what time is worth: what this ru
 step lately, at least 1, for time spent in one cycle is not spent earning in another (renewal
 reward); the root of it, because tokens that one draft leaves out are mostly drafted by the next.
 `capital` is what the run may lose: STAKE, INCOME per token, and what its drafts have won so far.
-No draft costs more than that, so that no text is much slower than plain decoding; and the variance
-of what a draft brings is charged as in a bet that lets the capital grow steadily (Kelly 1956, to
-second order): a run that has won nothing yet drafts a few tokens where they are likely, one that
-copies well drafts far. Everything looked at is known before the tokens of a sampled draft are
-drawn; those that were drawn are verified.
+No draft may cost more than DARE times that, so that no text is much slower than plain decoding; and
+the variance of what a draft brings is charged as in a bet that lets the capital grow steadily
+(Kelly 1956, to second order): a run that has won nothing yet drafts a few tokens where they are
+likely, one that copies well drafts far. Everything looked at is known before the tokens of a
+sampled draft are drawn; those that were drawn are verified.
 """
 
 from __future__ import annotations
@@ -108,11 +108,6 @@ class Auto:
             draft_model=self._model is not None,
             gives_laws=self._model is not None and self._model.gives_laws,
         )
-
-    @property
-    def rate(self) -> float:
-        """What a plain step is worth, tokens."""
-        return self._rate
 
     @property
     def capital(self) -> float:
@@ -307,7 +302,7 @@ class Auto:
         cost = self._costs.ratio(k + 1) - self._costs.ratio(k)
         if not drafted:
             cost += self._model.step_cost(self._t_1)
-        return chance > self.rate * cost
+        return chance > self._rate * cost
 
     def _decision(self, draft: Draft, best: Offer) -> Decision:
         """In words, with accepted per cycle expected and needed."""

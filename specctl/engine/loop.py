@@ -92,6 +92,7 @@ def _cycle(run: Run) -> Cycle:
     stood = (*draft.tokens[: verdict.accepted], verdict.token)
     run.target.cut(n_past + 1 + verdict.accepted)
     pieces = _emit(run, stood)
+    rejected = run.assembler.text(draft.tokens[verdict.accepted :])
     judged = time.perf_counter()
     t_v, t_o = verified - proposed, judged - observed
     if run.drafter is not None:
@@ -122,7 +123,7 @@ def _cycle(run: Run) -> Cycle:
         clock=end - run.started,
         decision=decision,
         pieces=pieces,
-        rejected=run.assembler.text(draft.tokens[verdict.accepted :]),
+        rejected=rejected,
     )
 
 

@@ -15,10 +15,10 @@ from specctl.tui.app import SpecctlApp
 from specctl.tui.desk import Again, Ask, Change, Command, Open
 from specctl.tui.feed import Feed
 from specctl.tui.messages import Gauges, Note
-from specctl.tui.screens.base import size_class
 from specctl.tui.screens.choose import ChooseScreen
 from specctl.tui.screens.help import HelpScreen
 from specctl.tui.screens.live import LiveScreen
+from specctl.tui.sizes import size_class
 from specctl.tui.widgets.dashboard import Dashboard
 from specctl.tui.widgets.numbers import Numbers
 from specctl.tui.widgets.prompt import PromptInput
@@ -257,7 +257,7 @@ def test_quitting_by_word_and_by_key(tmp_path):
 
 def test_a_model_that_does_not_open_ends_the_screen(tmp_path):
     async def play(stage: Stage) -> None:
-        assert stage.screen.failed
+        assert stage.screen.live.phase == "failed"
 
     on_stage(ScriptedDesk(ready=Note("no such model", "error")), play, tmp_path)
 

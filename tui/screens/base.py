@@ -5,25 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 from textual import events
+from textual.binding import Binding, BindingType
 from textual.screen import Screen
+from textual.widgets import Static
 
 from specctl.errors import SpecctlError
-
-LEAST = (40, 10)  # columns, lines: below, nothing can be read
-SMALL = (60, 18)  # below either, one line of figures
-WIDE = 110  # columns from which figures stand beside the text
-_CLASSES = ("-wide", "-narrow", "-small", "-less")
-
-
-def size_class(width: int, height: int) -> str:
-    """The layout for a terminal of this size."""
-    if width < LEAST[0] or height < LEAST[1]:
-        return "-less"
-    if width < SMALL[0] or height < SMALL[1]:
-        return "-small"
-    return "-wide" if width >= WIDE else "-narrow"
+from specctl.paths import write_whole
+from specctl.tui.screens.help import HelpScreen
+from specctl.tui.sizes import CLASSES, LEAST, size_class
+from specctl.tui.svg import screen_svg
+from specctl.tui.widgets.dashboard import Dashboard
+from specctl.tui.widgets.transcript import Transcript
 
 
 class SizedScreen(Screen[None]):
@@ -32,7 +27,7 @@ class SizedScreen(Screen[None]):
     def on_resize(self, event: events.Resize) -> None:
         """Set the class that app.tcss lays out by."""
         now = size_class(event.size.width, event.size.height)
-        for name in _CLASSES:
+        for name in CLASSES:
             self.set_class(name == now, name)
 
     def say(self, text: str, kind: str = "note") -> None:
@@ -48,16 +43,61 @@ class SizedScreen(Screen[None]):
             self.say(error.message + (f" ({error.hint})" if error.hint else ""), "error")
 
 
-def write_export(folder: Path, suffix: str, text: str) -> Path:
-    """A new file with the time in its name.
+class DashboardScreen(SizedScreen):
+    """A screen around the dashboard, with the keys that mean the same on all of them.
 
-    Raises:
-        SpecctlError: it cannot be written.
+    `HELP` is what F1 shows; `exports` is where pictures and transcripts go.
     """
-    path = folder / (time.strftime("%Y-%m-%d-%H%M%S") + suffix)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise SpecctlError(f"cannot write {path}: {error.strerror}") from error
-    return path
+
+    HELP = ""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f1", "help", "all keys", priority=True),
+        Binding("f4", "view", "Markdown or tokens", priority=True),
+        Binding("f7", "ghosts", "rejected tokens", priority=True),
+        Binding("f8", "thinking", "thinking", priority=True),
+        Binding("f10", "screenshot", "screenshot", priority=True),
+    ]
+
+    def __init__(self, exports: Path, ascii_only: bool) -> None:
+        super().__init__()
+        self._exports = exports
+        self._ascii = ascii_only
+
+    @property
+    def transcript(self) -> Transcript:
+        """The text of the dashboard."""
+        return self.query_one(Dashboard).transcript
+
+    def too_small(self) -> Static:
+        """What stands in place of everything where nothing could be read."""
+        return Static(f"specctl needs {LEAST[0]}×{LEAST[1]}", id="small", markup=False)
+
+    def export(self, suffix: str, text: str) -> None:
+        """Save as a new file with the time in its name, and say where."""
+        path = self._exports / (time.strftime("%Y-%m-%d-%H%M%S") + suffix)
+
+        def write() -> str:
+            write_whole(path, text)
+            return f"saved {path}"
+
+        self.attempt(write)
+
+    def action_help(self) -> None:
+        """Every key."""
+        self.app.push_screen(HelpScreen(self.HELP))
+
+    def action_view(self) -> None:
+        """Markdown, or tokens."""
+        self.transcript.view = "tokens" if self.transcript.view == "markdown" else "markdown"
+
+    def action_ghosts(self) -> None:
+        """Rejected tokens on or off."""
+        self.transcript.ghosts = not self.transcript.ghosts
+
+    def action_thinking(self) -> None:
+        """Thinking folded or open."""
+        self.transcript.fold_thinking = not self.transcript.fold_thinking
+
+    def action_screenshot(self) -> None:
+        """The screen as SVG."""
+        self.export(".svg", screen_svg(self.app))

@@ -14,11 +14,9 @@ from specctl.tui.desk import Again, Ask, Change, Choice, Command, Desk, Job, Ope
 from specctl.tui.feed import RATE, Feed
 from specctl.tui.ladder import higher, lower
 from specctl.tui.messages import Gauges, Note
-from specctl.tui.screens.base import SizedScreen, write_export
+from specctl.tui.screens.base import DashboardScreen
 from specctl.tui.screens.choose import ChooseScreen
-from specctl.tui.screens.help import HelpScreen
 from specctl.tui.state import Live
-from specctl.tui.svg import screen_svg
 from specctl.tui.widgets.dashboard import Dashboard
 from specctl.tui.widgets.prompt import PromptInput
 from specctl.tui.widgets.search import SearchBar
@@ -53,20 +51,16 @@ plain decoding, bars below it slower; the line is measured on this machine while
 """
 
 
-class LiveScreen(SizedScreen):
+class LiveScreen(DashboardScreen):
     """Chat. `ask` is sent as soon as the model is open; `exports` is where files go."""
 
+    HELP = HELP
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f1", "help", "all keys", priority=True),
         Binding("f2", "speculation", "speculation on/off", priority=True),
         Binding("f3", "drafter", "drafter", priority=True),
-        Binding("f4", "view", "Markdown or tokens", priority=True),
         Binding("f5", "k(-1)", "fewer drafted (K)", priority=True),
         Binding("f6", "k(1)", "more drafted (K)", priority=True),
-        Binding("f7", "ghosts", "rejected tokens", priority=True),
-        Binding("f8", "thinking", "thinking", priority=True),
         Binding("f9", "record", "record", priority=True),
-        Binding("f10", "screenshot", "screenshot", priority=True),
         Binding("ctrl+s", "transcript", "save the transcript", priority=True),
         Binding("ctrl+r", "again", "answer again", priority=True),
         Binding("ctrl+y", "copy", "copy the answer", priority=True),
@@ -91,23 +85,19 @@ class LiveScreen(SizedScreen):
         ask: str = "",
         ascii_only: bool = False,
     ) -> None:
-        super().__init__()
+        super().__init__(exports, ascii_only)
         self.live = Live()
         self._desk = desk
         self._feed = feed
         self._gauges = gauges
-        self._exports = exports
         self._history = history
         self._ask = ask
-        self._ascii = ascii_only
-        self._recording = False
         self._was_on: tuple[str, ...] | None = None  # what F2 goes back to
         self._drawn = (-1, False)
-        self.failed = False
 
     def compose(self) -> ComposeResult:
         """The picture, the prompt and the line of keys."""
-        yield Static("specctl needs 40×10", id="small", markup=False)
+        yield self.too_small()
         yield Dashboard(self._ascii)
         yield SearchBar()
         yield PromptInput(history=self._history, ascii=self._ascii)
@@ -133,23 +123,21 @@ class LiveScreen(SizedScreen):
             self._feed.put(self._gauges())
 
     def _tick(self) -> None:
-        self._recording = self._desk.recording
         for event in self._feed.take():
             self.live.apply(event)
             if isinstance(event, Note) and event.kind != "note":
                 self.say(event.text, event.kind)
         if self.live.phase == "failed":
-            self.failed = True
             self.app.exit()
             return
         self._show()
 
     def _show(self) -> None:
-        state = (self.live.version, self._recording)
+        state = (self.live.version, self._desk.recording)
         if state == self._drawn:
             return
         self._drawn = state
-        self.query_one(Dashboard).sync(self.live, recording=self._recording)
+        self.query_one(Dashboard).sync(self.live, recording=self._desk.recording)
         self.query_one(PromptInput).wait(self.live.phase == "opening")
         self.query_one("#keys", Static).update(self._keys())
 
@@ -173,14 +161,10 @@ class LiveScreen(SizedScreen):
         elif text.startswith("/"):
             self._submit(Command(text))
         elif text:
-            self.query_one(Dashboard).transcript.follow()
+            self.transcript.follow()
             self._submit(Ask(text))
 
     # keys
-
-    def action_help(self) -> None:
-        """Every key."""
-        self.app.push_screen(HelpScreen(HELP))
 
     def action_speculation(self) -> None:
         """Off, or on as it was."""
@@ -246,20 +230,13 @@ class LiveScreen(SizedScreen):
 
     def action_view(self) -> None:
         """Markdown, or tokens."""
-        transcript = self.query_one(Dashboard).transcript
-        transcript.view = "tokens" if transcript.view == "markdown" else "markdown"
-        self.say("finished answers as " + transcript.view)
+        super().action_view()
+        self.say("finished answers as " + self.transcript.view)
 
     def action_ghosts(self) -> None:
         """Rejected tokens on or off."""
-        transcript = self.query_one(Dashboard).transcript
-        transcript.ghosts = not transcript.ghosts
-        self.say("rejected draft tokens " + ("shown" if transcript.ghosts else "hidden"))
-
-    def action_thinking(self) -> None:
-        """Thinking folded or open."""
-        transcript = self.query_one(Dashboard).transcript
-        transcript.fold_thinking = not transcript.fold_thinking
+        super().action_ghosts()
+        self.say("rejected draft tokens " + ("shown" if self.transcript.ghosts else "hidden"))
 
     def action_record(self) -> None:
         """Start or stop a recording."""
@@ -269,22 +246,15 @@ class LiveScreen(SizedScreen):
             return f"recording to {path}" if path else "recording stopped"
 
         self.attempt(toggle)
-        self._recording = self._desk.recording
         self._show()
-
-    def action_screenshot(self) -> None:
-        """The screen as SVG."""
-        svg = screen_svg(self.app)
-        self.attempt(lambda: f"saved {write_export(self._exports, '.svg', svg)}")
 
     def action_transcript(self) -> None:
         """The conversation as Markdown."""
-        text = self.query_one(Dashboard).transcript.plain_text()
-        self.attempt(lambda: f"saved {write_export(self._exports, '.md', text)}")
+        self.export(".md", self.transcript.plain_text())
 
     def action_copy(self) -> None:
         """The last answer to the clipboard (the terminal must allow it)."""
-        answer = self.query_one(Dashboard).transcript.last_answer()
+        answer = self.transcript.last_answer()
         if answer:
             self.app.copy_to_clipboard(answer)
             self.say(f"copied {len(answer)} characters")
@@ -297,22 +267,20 @@ class LiveScreen(SizedScreen):
 
     def on_search_bar_sought(self, event: SearchBar.Sought) -> None:
         """Mark what is found."""
-        found = self.query_one(Dashboard).transcript.search(event.text)
+        found = self.transcript.search(event.text)
         self.query_one(SearchBar).found(found)
 
     def on_search_bar_next(self, event: SearchBar.Next) -> None:
         """To the next place."""
-        at, total = self.query_one(Dashboard).transcript.next_match(event.step)
+        at, total = self.transcript.next_match(event.step)
         self.query_one(SearchBar).found(total, at)
 
     def on_search_bar_closed(self, _event: SearchBar.Closed) -> None:
         """Back to the prompt."""
-        self.query_one(Dashboard).transcript.search("")
+        self.transcript.search("")
         self.query_one(PromptInput).focus()
 
     def action_scroll(self, where: str) -> None:
         """Scroll the transcript."""
-        getattr(
-            self.query_one(Dashboard).transcript,
-            f"action_{where}" if where.startswith("page") else f"action_scroll_{where}",
-        )()
+        action = where if where.startswith("page") else f"scroll_{where}"
+        getattr(self.transcript, f"action_{action}")()

@@ -12,9 +12,7 @@ from textual.widgets import Static
 
 from specctl.tui.feed import RATE
 from specctl.tui.player import SPEEDS, Player
-from specctl.tui.screens.base import SizedScreen, write_export
-from specctl.tui.screens.help import HelpScreen
-from specctl.tui.svg import screen_svg
+from specctl.tui.screens.base import DashboardScreen
 from specctl.tui.widgets.dashboard import Dashboard
 
 JUMP = 5.0  # seconds
@@ -31,11 +29,11 @@ q, Ctrl-Q    quit
 """
 
 
-class ReplayScreen(SizedScreen):
+class ReplayScreen(DashboardScreen):
     """Plays on its own from the start, at `speed` times the original."""
 
+    HELP = HELP
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f1", "help", "all keys", priority=True),
         Binding("space", "pause", "pause", priority=True),
         Binding("right", "step(1)", "next cycle", priority=True),
         Binding("left", "step(-1)", "cycle before", priority=True),
@@ -45,27 +43,21 @@ class ReplayScreen(SizedScreen):
         Binding("pageup", "jump(-1)", "back", priority=True),
         Binding("home", "ends(0)", "beginning", priority=True),
         Binding("end", "ends(1)", "end", priority=True),
-        Binding("f4", "view", "Markdown or tokens", priority=True),
-        Binding("f7", "ghosts", "rejected tokens", priority=True),
-        Binding("f8", "thinking", "thinking", priority=True),
-        Binding("f10", "screenshot", "screenshot", priority=True),
         Binding("q,ctrl+c,escape", "app.quit", "quit"),
     ]
 
     def __init__(
         self, player: Player, *, speed: float = 1.0, exports: Path, ascii_only: bool = False
     ) -> None:
-        super().__init__()
+        super().__init__(exports, ascii_only)
         self.player = player
         self.speed = speed
         self.paused = False
-        self._exports = exports
-        self._ascii = ascii_only
         self._clock = 0.0
 
     def compose(self) -> ComposeResult:
         """The picture and the line of keys."""
-        yield Static("specctl needs 40×10", id="small", markup=False)
+        yield self.too_small()
         yield Dashboard(self._ascii, keys=False)
         yield Static("", id="keys", markup=False)
 
@@ -91,10 +83,6 @@ class ReplayScreen(SizedScreen):
             f"replay {player.now:.1f} of {player.length:.1f} s · {mark}   "
             f"{keys}  ←→ cycle  ↑↓ speed  PgUp/PgDn jump  q quit  F1 all keys"
         )
-
-    def action_help(self) -> None:
-        """Every key."""
-        self.app.push_screen(HelpScreen(HELP))
 
     def action_pause(self) -> None:
         """Stop the clock, or let it run; at the end start over."""
@@ -129,23 +117,3 @@ class ReplayScreen(SizedScreen):
         else:
             self.player.seek(0)
         self._show()
-
-    def action_view(self) -> None:
-        """Markdown, or tokens."""
-        transcript = self.query_one(Dashboard).transcript
-        transcript.view = "tokens" if transcript.view == "markdown" else "markdown"
-
-    def action_ghosts(self) -> None:
-        """Rejected tokens on or off."""
-        transcript = self.query_one(Dashboard).transcript
-        transcript.ghosts = not transcript.ghosts
-
-    def action_thinking(self) -> None:
-        """Thinking folded or open."""
-        transcript = self.query_one(Dashboard).transcript
-        transcript.fold_thinking = not transcript.fold_thinking
-
-    def action_screenshot(self) -> None:
-        """The screen as SVG."""
-        svg = screen_svg(self.app)
-        self.attempt(lambda: f"saved {write_export(self._exports, '.svg', svg)}")

@@ -15,6 +15,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from specctl.tui.state import Live
+from specctl.units import printable
 
 GOOD, BAD, WARN = "$text-success", "$text-error", "$text-warning"
 MUTED, STRONG, ACCENT = "$foreground-muted", "bold", "$text-primary"
@@ -77,7 +78,7 @@ def spelled(text: str, signs: Glyphs) -> str:
 
 def clean(text: str) -> str:
     """One line without control or direction characters, whoever wrote it (models, drivers)."""
-    return "".join(ch if ch.isprintable() else "�" for ch in " ".join(text.split()))
+    return printable(" ".join(text.split()))
 
 
 def cut(text: str, width: int, signs: Glyphs = UNICODE) -> str:
