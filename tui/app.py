@@ -40,9 +40,10 @@ class SpecctlApp(App[None]):
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The palette: what the keys of the screen do, then Textual's own."""
-        for active in screen.active_bindings.values():
-            binding = active.binding
-            if active.node is screen and binding.description:
+        ours = [kind for kind in type(screen).__mro__ if kind.__module__.startswith("specctl.")]
+        declared = [one for kind in ours for one in vars(kind).get("BINDINGS", ())]
+        for binding in Binding.make_bindings(declared):
+            if binding.description:
                 text = binding.description[0].upper() + binding.description[1:]
                 run = partial(self._run_on, screen, binding.action)
                 yield SystemCommand(text, f"key {binding.key}", run)
