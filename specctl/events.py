@@ -72,10 +72,12 @@ class Cycle:
     `drafted` is empty for plain decoding. `emitted` is what reached the answer: the accepted
     tokens and the target's own, fewer where the generation stops inside the cycle. `text` is what
     can be shown now (UTF-8 and stop strings may hold some back), `rejected` the text of the drafted
-    tokens that did not stand. Times: `t_d` everything the drafter did, `t_v` the target's pass,
-    `t_o` the rest, `t_native` the share of them spent inside llama.cpp; `t_1` is the plain-step
-    estimate in force (None until measured). `n_past` is the context length before the cycle;
-    `clock` is seconds since `Started`, at the cycle's end.
+    tokens that did not stand; -1 stands for a token that the source does not show.
+
+    Times: `t_d` everything the drafter did, `t_v` the target's pass, `t_o` the rest, `t_native` the
+    share of them spent inside llama.cpp; `t_1` is the plain-step estimate in force (None until
+    measured). `n_past` is the context length before the cycle; `clock` is seconds since `Started`,
+    at the cycle's end. `split` False: the source times whole cycles only, and `t_v` holds them.
     """
 
     index: int
@@ -98,6 +100,7 @@ class Cycle:
         str, ...
     ] = ()  # `text`, cut at token borders: pieces[i] became showable at token i
     rejected: str = ""
+    split: bool = True
 
     @property
     def t_c(self) -> float:
@@ -114,9 +117,11 @@ class Cycle:
 class Interval:
     """Sums over a stretch of time, from sources that show no single cycles.
 
-    `passes` counts target passes, `drafted_passes` those with a draft; None where the source does
-    not say. `accepted_at[i]` counts passes that accepted at least i + 1 tokens. `exact` is False
-    where the sums were sampled or mixed with other requests.
+    `passes` counts target passes, `drafted_passes` those with a draft; those, `emitted` and `t_d`
+    (seconds spent drafting) are None where the source does not say. `accepted_at[i]` counts passes
+    that accepted at least i + 1 tokens. `seconds` are of generation: the source's own clock where
+    it has one. `t_1` is the plain step to compare with, where one is known. `exact` is False where
+    the sums were sampled, derived or mixed with other requests.
     """
 
     seconds: float
@@ -124,12 +129,14 @@ class Interval:
     drafted_passes: int | None
     drafted: int
     accepted: int
-    emitted: int
+    emitted: int | None
     accepted_at: tuple[int, ...]
     drafted_at: tuple[int, ...] | None
     exact: bool
     source: str
     clock: float
+    t_1: float | None = None
+    t_d: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,9 @@
                                   with a t_1 that moves and plain cycles at their own time:
                                   (Σ drafted E_i · t_1 + Σ plain (t_v + t_o)) / Σ t_c
 
+Sums of an interval with a known t_1 are judged as its cycles would be, passes without a draft at
+t_1 each: Σ t_c over drafted ones is the interval's seconds - (passes - D) · t_1.
+
 A number that cannot be known yet is None, never 0.
 """
 
@@ -69,6 +72,9 @@ class Totals:
     passes_known: bool = True
     drafted_passes_known: bool = True
     positions_known: bool = True
+    emitted_known: bool = True
+    draft_time_known: bool = True
+    verify_time_known: bool = True
     exact: bool = True
 
     @property
@@ -99,7 +105,8 @@ class Totals:
     @property
     def tokens_per_pass(self) -> float | None:
         """τ."""
-        return _ratio(self.emitted, self.cycles) if self.passes_known else None
+        known = self.passes_known and self.emitted_known
+        return _ratio(self.emitted, self.cycles) if known else None
 
     @property
     def mean_acceptance_length(self) -> float | None:
@@ -122,6 +129,16 @@ class Totals:
         return tuple(a / d for a, d in zip(accepted, self.drafted_at, strict=False) if d)
 
     @property
+    def acceptance_of_drafted(self) -> tuple[float, ...]:
+        """p_i(D): passes that accepted at least i over all drafted ones, where no more is known.
+
+        Lower than p_i where drafts differ in length.
+        """
+        if not self.drafted_passes_known or not self.drafted_cycles:
+            return ()
+        return tuple(count / self.drafted_cycles for count in self.accepted_at)
+
+    @property
     def break_even(self) -> float | None:
         """a*: accepted per drafted cycle needed to be level with plain decoding."""
         cost = _ratio(self.judged_t_c, self.judged_t_1)
@@ -139,18 +156,18 @@ class Totals:
 
     @property
     def draft_share(self) -> float | None:
-        """t_d of the cycle time."""
-        return _ratio(self.t_d, self.t_c)
+        """t_d of the time of generation."""
+        return _ratio(self.t_d, self.seconds) if self.draft_time_known else None
 
     @property
     def verify_share(self) -> float | None:
         """t_v of the cycle time."""
-        return _ratio(self.t_v, self.t_c)
+        return _ratio(self.t_v, self.t_c) if self.verify_time_known else None
 
     @property
     def tokens_per_second(self) -> float | None:
         """Emitted tokens over generation time, prompt not included."""
-        return _ratio(self.emitted, self.seconds)
+        return _ratio(self.emitted, self.seconds) if self.emitted_known else None
 
     @property
     def standing(self) -> Standing | None:
@@ -211,6 +228,8 @@ def _add_cycle(totals: Totals, cycle: Cycle) -> Totals:
         t_v=totals.t_v + cycle.t_v,
         t_o=totals.t_o + cycle.t_o,
         t_native=totals.t_native + cycle.t_native,
+        draft_time_known=totals.draft_time_known and cycle.split,
+        verify_time_known=totals.verify_time_known and cycle.split,
     )
     if cycle.t_1 is None:
         return out
@@ -227,18 +246,46 @@ def _add_cycle(totals: Totals, cycle: Cycle) -> Totals:
 
 def _add_interval(totals: Totals, interval: Interval) -> Totals:
     passes, drafted_passes = interval.passes, interval.drafted_passes
-    return replace(
+    out = replace(
         totals,
         cycles=totals.cycles + (passes or 0),
         drafted_cycles=totals.drafted_cycles + (drafted_passes or 0),
         drafted=totals.drafted + interval.drafted,
         accepted=totals.accepted + interval.accepted,
-        emitted=totals.emitted + interval.emitted,
+        emitted=totals.emitted + (interval.emitted or 0),
         drafted_at=_add(totals.drafted_at, interval.drafted_at or ()),
         accepted_at=_add(totals.accepted_at, interval.accepted_at),
+        t_d=totals.t_d + (interval.t_d or 0.0),
         interval_seconds=totals.interval_seconds + interval.seconds,
         passes_known=totals.passes_known and passes is not None,
         drafted_passes_known=totals.drafted_passes_known and drafted_passes is not None,
         positions_known=totals.positions_known and interval.drafted_at is not None,
+        emitted_known=totals.emitted_known and interval.emitted is not None,
+        draft_time_known=totals.draft_time_known and interval.t_d is not None,
+        verify_time_known=False,
         exact=totals.exact and interval.exact,
+    )
+    return _judge(out, interval)
+
+
+def _judge(totals: Totals, interval: Interval) -> Totals:
+    """Against plain decoding, where the interval says enough."""
+    t_1, seconds = interval.t_1, interval.seconds
+    passes, drafted = interval.passes, interval.drafted_passes
+    if t_1 is None or passes is None or drafted is None or interval.emitted is None:
+        return totals
+    if not drafted:
+        return replace(
+            totals,
+            known_t_c=totals.known_t_c + seconds,
+            known_worth=totals.known_worth + seconds - (interval.t_d or 0.0),
+        )
+    return replace(
+        totals,
+        judged_t_c=totals.judged_t_c + seconds - (passes - drafted) * t_1,
+        judged_t_1=totals.judged_t_1 + drafted * t_1,
+        judged_accepted=totals.judged_accepted + interval.accepted,
+        judged_drafted_cycles=totals.judged_drafted_cycles + drafted,
+        known_t_c=totals.known_t_c + seconds,
+        known_worth=totals.known_worth + interval.emitted * t_1,
     )

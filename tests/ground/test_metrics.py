@@ -207,3 +207,41 @@ def test_a_slow_plain_cycle_is_no_loss_of_drafting():
     t = fold([cycle(4, 4), slow, ending])
     assert t.net_gain == pytest.approx(5 * 0.02 - 0.05)
     assert t.estimated_speedup == pytest.approx((5 * 0.02 + 0.05 + 0.02) / (0.05 + 0.05 + 0.02))
+
+
+def test_an_interval_is_judged_as_its_cycles_would_be():
+    # 4 drafted passes of 40 ms (8 accepted) and 6 plain ones of 20 ms = t_1
+    cycles = [cycle(4, 2, t_d=0.0, t_v=0.04, t_o=0.0, t_1=0.02)] * 4 + [plain(0.02)] * 6
+    sums = interval(seconds=0.28, passes=10, drafted_passes=4, accepted=8, emitted=18, t_1=0.02)
+    seen, told = fold(cycles), fold([sums])
+    assert seen.break_even == pytest.approx(1.0)
+    assert told.break_even == pytest.approx(seen.break_even)
+    assert told.estimated_speedup == pytest.approx(18 * 0.02 / 0.28)
+    assert told.estimated_speedup == pytest.approx(seen.estimated_speedup)
+    assert told.standing == seen.standing == "above"
+
+
+def test_an_interval_without_a_plain_speed_is_not_judged():
+    t = fold([interval(), interval(t_1=0.02, passes=None), interval(t_1=0.02, emitted=None)])
+    assert (t.break_even, t.estimated_speedup, t.standing) == (None, None, None)
+
+
+def test_unknown_output_leaves_speed_unknown():
+    t = fold([interval(), interval(emitted=None)])
+    assert (t.tokens_per_second, t.tokens_per_pass) == (None, None)
+    assert t.acceptance_rate == 12 / 24
+
+
+def test_shares_of_a_time_that_is_not_split_are_unknown():
+    whole = replace(cycle(4, 2), split=False)
+    t = fold([cycle(4, 2), whole])
+    assert (t.draft_share, t.verify_share) == (None, None)
+    timed = fold([interval(seconds=2.0, t_d=0.5)])
+    assert (timed.draft_share, timed.verify_share) == (0.25, None)
+
+
+def test_acceptance_over_drafted_passes_where_lengths_are_not_told():
+    t = fold([interval(drafted_at=None)])
+    assert t.acceptance_by_position == ()
+    assert t.acceptance_of_drafted == (4 / 4, 2 / 4)
+    assert fold([interval(drafted_passes=None)]).acceptance_of_drafted == ()
