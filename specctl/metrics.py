@@ -69,6 +69,7 @@ class Totals:
     known_t_c: float = 0.0  # Σ t_c of all cycles whose t_1 was known
     known_worth: float = 0.0  # what plain decoding would have taken for the same tokens
     interval_seconds: float = 0.0
+    interval_t_d: float = 0.0  # of interval_seconds
     passes_known: bool = True
     drafted_passes_known: bool = True
     positions_known: bool = True
@@ -157,7 +158,8 @@ class Totals:
     @property
     def draft_share(self) -> float | None:
         """t_d of the time of generation."""
-        return _ratio(self.t_d, self.seconds) if self.draft_time_known else None
+        drafting = self.t_d + self.interval_t_d
+        return _ratio(drafting, self.seconds) if self.draft_time_known else None
 
     @property
     def verify_share(self) -> float | None:
@@ -255,8 +257,8 @@ def _add_interval(totals: Totals, interval: Interval) -> Totals:
         emitted=totals.emitted + (interval.emitted or 0),
         drafted_at=_add(totals.drafted_at, interval.drafted_at or ()),
         accepted_at=_add(totals.accepted_at, interval.accepted_at),
-        t_d=totals.t_d + (interval.t_d or 0.0),
         interval_seconds=totals.interval_seconds + interval.seconds,
+        interval_t_d=totals.interval_t_d + (interval.t_d or 0.0),
         passes_known=totals.passes_known and passes is not None,
         drafted_passes_known=totals.drafted_passes_known and drafted_passes is not None,
         positions_known=totals.positions_known and interval.drafted_at is not None,
