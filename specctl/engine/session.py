@@ -221,6 +221,11 @@ class Session:
         model = self._opened.draft_model
         return model.path.name if model is not None else None
 
+    @property
+    def draft_context(self) -> Context | None:
+        """The draft model's memory, where one is open: for measuring what its passes cost."""
+        return self._opened.draft_context
+
     def _started(self, request: Request) -> Started:
         return Started(
             model=self.model.path.name,
