@@ -249,7 +249,7 @@ def speed(keys: Sequence[str], arm: str, table: Runs) -> Speed:
     )
     each = [ours / plain for ours, plain in zip(rates, plain_rates, strict=True)]
     alone = repeats < 2
-    noise = _assumed_noise(known, arm, table) if alone else _noise(each)
+    noise = _assumed_noise(known, arm, table) if alone else repeat_noise(each)
     return Speed(
         plain_rate=plain_rate,
         rate=rate,
@@ -289,7 +289,8 @@ def _assumed_noise(keys: Sequence[str], arm: str, table: Runs) -> float:
     return (1 + ONE_RUN_BAND) * drift - 1
 
 
-def _noise(speedups: Sequence[float]) -> float:
+def repeat_noise(speedups: Sequence[float]) -> float:
+    """Half the width of the 95 % interval of two or more repeats, as a share; see above."""
     logs = [math.log(one) for one in speedups]
     t = _T95[min(len(logs) - 1, len(_T95)) - 1]
     half = t * statistics.stdev(logs) / math.sqrt(len(logs))
