@@ -10,6 +10,7 @@ SpecctlError                exit 1
 ├── ProfileError            exit 1   a profile file is wrong: file, line, key
 ├── EngineError             exit 1   llama.cpp refused or failed at run time
 │   └── ContextFullError    exit 1   the prompt does not fit the context
+├── RemoteError             exit 1   see specctl/external: a server of another engine
 └── HubError                exit 1   see specctl/hub: network, permission, disk, damage
 """
 
@@ -63,6 +64,10 @@ class EngineError(SpecctlError):
 
 class ContextFullError(EngineError):
     """The prompt needs more tokens than the context holds."""
+
+
+class RemoteError(SpecctlError):
+    """A server of another engine cannot be watched; the subclasses are in specctl/external."""
 
 
 class HubError(SpecctlError):
