@@ -12,11 +12,12 @@ and is drafted where that is above 0. `rate` is what time is worth: what this ru
 step lately, at least 1, for time spent in one cycle is not spent earning in another (renewal
 reward); the root of it, because tokens that one draft leaves out are mostly drafted by the next.
 `capital` is what the run may lose: STAKE, INCOME per token, and what its drafts have won so far.
-No draft may cost more than DARE times that, so that no text is much slower than plain decoding; and
-the variance of what a draft brings is charged as in a bet that lets the capital grow steadily
-(Kelly 1956, to second order): a run that has won nothing yet drafts a few tokens where they are
-likely, one that copies well drafts far. Everything looked at is known before the tokens of a
-sampled draft are drawn; those that were drawn are verified.
+No draft may cost more than DARE times that (but for a single token after a long time without any,
+while something is left), so that no text is much slower than plain decoding; and the variance of
+what a draft brings is charged as in a bet that lets the capital grow steadily (Kelly 1956, to
+second order): a run that has won nothing yet drafts a few tokens where they are likely, one that
+copies well drafts far. Everything looked at is known before the tokens of a sampled draft are
+drawn; those that were drawn are verified.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ _LEAST = 0.01  # capital below this counts as so much
 RETRY_FIRST, RETRY_LAST = 12, 96  # cycles without a draft, after which costs are measured again
 _RETRY_CHANCE, _RETRY_TOKENS = 0.5, 2  # by a token or two that are likely to stand
 _RETRY_SOON = 3  # once a retry was much cheaper than expected
+_CATCH_UP = 8  # cycles that share the cost of reading what others drafted for the draft model
 _RATE_MEMORY = 0.95  # per cycle: the last twenty or so make the rate
 _MOST_RATE = 3.0
 
@@ -164,6 +166,7 @@ class Auto:
             ratio = outcome.seconds / outcome.t_1
             if self._retrying:
                 expected = self._costs.ratio(drafted + 1)
+                self._risk = max(0.0, min(self._risk, ratio - 1.0))  # what it was feared to cost
                 self._retried(expected, ratio, paid=outcome.accepted + 1 >= ratio)
             if drafted:
                 self._costs.learn(drafted + 1, ratio)
@@ -215,7 +218,9 @@ class Auto:
         gain, chance, k = 0.0, 1.0, 0
         for confidence in (path.confidences or ())[:_RETRY_TOKENS]:
             chance *= confidence
-            if chance < _RETRY_CHANCE or not self._affordable(self._costs.ratio(k + 2)):
+            # one token whatever it is believed to cost: that belief is what is to be tried
+            allowed = self._affordable(self._costs.ratio(k + 2)) if k else self._capital > 0
+            if chance < _RETRY_CHANCE or not allowed:
                 break
             gain, k = gain + chance, k + 1
         self._retrying = k > 0
@@ -276,8 +281,9 @@ class Auto:
         assert self._model is not None
         best, best_value = PLAIN, float("-inf")
         gain, square = base.gain, base.spread + base.gain * base.gain
+        drafting = self._model.step_cost(self._t_1)
         unread = self._model.unread(tokens) + base.suffix
-        drafting = self._model.first_cost(unread, self._t_1)
+        drafting += (self._model.first_cost(unread, self._t_1) - drafting) / _CATCH_UP
         for j in range(1, limit - base.suffix + 1):
             k = base.suffix + j
             cost = drafting + self._costs.ratio(k + 1)

@@ -121,7 +121,9 @@ def test_no_text_costs_more_than_the_capital() -> None:
         paid = memory_bound(len(draft.tokens) + 1)
         if draft:
             at = (at + chance.randrange(1, 499)) % 500
-            assert paid - 1.0 <= DARE * (STAKE + INCOME * done - lost) + 1e-6
+            left = STAKE + INCOME * done - lost
+            assert left > 0
+            assert len(draft.tokens) == 1 or paid - 1.0 <= DARE * left + 1e-6
             assert prompt[at] != draft.tokens[0]
         lost += paid - 1.0
         tokens.append(prompt[at])
@@ -129,6 +131,15 @@ def test_no_text_costs_more_than_the_capital() -> None:
         auto.settle(Outcome(draft, 0, (tokens[-1],), len(tokens), paid * T_1, T_1))
         assert auto.capital == pytest.approx(STAKE + INCOME * (done + 1) - lost, abs=1e-6)
     assert STAKE < lost <= DARE * (STAKE + INCOME * 400)
+
+
+def test_a_little_capital_is_enough_to_try_again() -> None:
+    """Costs were believed to be so high that not even one token could be afforded."""
+    prompt, answer = copying_text([0.97], 300)
+    costs = CostCurve()
+    for rows in KNOTS[1:] * 60:
+        costs.learn(rows, 1.0 + 20.0 * (rows - 1))
+    assert run(make(costs=costs), prompt, answer, memory_bound).speed > 1.5
 
 
 def test_a_drafter_with_nothing_to_say_costs_nothing() -> None:

@@ -14,6 +14,7 @@ from specctl.tui.desk import Again, Ask, Change, Choice, Command, Desk, Job, Ope
 from specctl.tui.feed import RATE, Feed
 from specctl.tui.ladder import higher, lower
 from specctl.tui.messages import Gauges, Note
+from specctl.tui.pace import Pace
 from specctl.tui.screens.base import DashboardScreen
 from specctl.tui.screens.choose import ChooseScreen
 from specctl.tui.state import Live
@@ -94,6 +95,7 @@ class LiveScreen(DashboardScreen):
         self._ask = ask
         self._was_on: tuple[str, ...] | None = None  # what F2 goes back to
         self._drawn = (-1, False)
+        self._pace = Pace()
 
     def compose(self) -> ComposeResult:
         """The picture, the prompt and the line of keys."""
@@ -130,7 +132,8 @@ class LiveScreen(DashboardScreen):
         if self.live.phase == "failed":
             self.app.exit()
             return
-        self._show()
+        if self._pace.may_draw() or self.live.phase != "writing":
+            self._show()
 
     def _show(self) -> None:
         state = (self.live.version, self._desk.recording)

@@ -1,0 +1,97 @@
+"""Greedy or sampled drafts of a draft model, at the temperatures people use?
+
+    python benchmarks/sampled_drafts.py --model TARGET.gguf --draft DRAFT.gguf [--k 4]
+        [--temperatures 0.3 0.7 1.0] [--repeats 2] [--json FOLDER]
+
+Plain and both ways of drafting interleaved on one loaded target, three prompts of
+prompts/mixed.jsonl. A greedy draft is a point mass: it stands with the target's chance p of that
+token, and the text is plain's for the same seed. A sampled draft stands with min(1, p/q), and the
+text follows the same law without being the same. Needs an idle machine for the speed-ups; α does
+not depend on it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from specctl.bench import workloads
+from specctl.bench.conduct import conduct
+from specctl.bench.results import Outcome, document, write
+from specctl.bench.run import Arm, BenchPlan
+from specctl.engine.session import open_session
+from specctl.resolve import resolve_model
+from specctl.settings import DraftSettings, EngineSettings, Sampling, SpecSettings
+from specctl.units import number, percent
+
+PROMPTS = Path(__file__).parent / "prompts" / "mixed.jsonl"
+ONLY = ("code-edit", "template-fill", "chat")
+
+
+def arms(k: int) -> tuple[Arm, ...]:
+    """The same draft model, drawing in both ways."""
+    greedy, sampled = (
+        SpecSettings(types=("draft-simple",), k=k, draft=DraftSettings(sampling=how))
+        for how in ("greedy", "sampled")
+    )
+    return Arm("greedy drafts", greedy), Arm("sampled drafts", sampled)
+
+
+def rows(table: Table, temperature: float, outcome: Outcome) -> None:
+    """One line per arm, over all prompts."""
+    for row in outcome.report.totals:
+        totals = row.totals
+        table.add_row(
+            f"{temperature:g}",
+            row.arm,
+            percent(totals.acceptance_rate),
+            number(totals.accepted_per_cycle),
+            number(totals.tokens_per_pass),
+            number(row.speed.speedup),
+            number(totals.estimated_speedup),
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--draft", required=True)
+    parser.add_argument("--k", type=int, default=4)
+    parser.add_argument("--temperatures", type=float, nargs="*", default=[0.3, 0.7, 1.0])
+    parser.add_argument("--max-tokens", type=int, default=96)
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--json", type=Path, help="a folder: one file per temperature")
+    args = parser.parse_args()
+    prompts = [p for p in workloads.read_file(PROMPTS) if p.key.rpartition("/")[2] in ONLY]
+    table = Table(box=None, pad_edge=False)
+    for heading in ("temperature", "arm", "α", "α×K", "τ", "speed-up", "≈ by its own plain steps"):
+        table.add_column(heading, justify="left" if heading == "arm" else "right")
+    for temperature in args.temperatures:
+        plan = BenchPlan(
+            model=args.model,
+            draft=args.draft,
+            prompts=tuple(prompts),
+            arms=arms(args.k),
+            settings=EngineSettings(n_ctx=2048),
+            sampling=Sampling(temperature=temperature),
+            max_tokens=args.max_tokens,
+            repeats=args.repeats,
+        )
+        steps = conduct(plan, resolve_model(args.model), resolve_model(args.draft), open_session)
+        for step in steps:
+            if isinstance(step, Outcome):
+                rows(table, temperature, step)
+                if args.json:
+                    args.json.mkdir(parents=True, exist_ok=True)
+                    name = f"sampled-drafts-{temperature:g}.json"
+                    write(args.json / name, document(step))
+    Console(width=120).print(table)
+
+
+if __name__ == "__main__":
+    main()
