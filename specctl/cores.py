@@ -29,3 +29,12 @@ def usable_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
         physical = min(physical, len(os.sched_getaffinity(0)))
     quota = cpu_quota(cgroup)
     return max(1, min(physical, int(quota) if quota else physical))
+
+
+def usable_threads(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+    """Logical cores, capped by affinity and quota; at least 1."""
+    logical = psutil.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        logical = min(logical, len(os.sched_getaffinity(0)))
+    quota = cpu_quota(cgroup)
+    return max(1, min(logical, int(quota) if quota else logical))

@@ -1,7 +1,8 @@
 """One resolver for every name of a model: which file here, or what to fetch.
 
 A name is a path, `demo`, `demo-f16`, `hf:owner/repo/file.gguf`, a profile's `id`, `id:QUANT` or
-`id:QUANT+METHOD` (built in, or the user's own), or a file of the store by its name.
+`id:QUANT+METHOD` (built in, or the user's own), a profile that `specctl tune` wrote, or a file of
+the store by its name.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from specctl.hub.remote import Wanted
     from specctl.plan.catalog import Catalog, Selection
     from specctl.plan.profile import ModelFile
+    from specctl.plan.tuned import Tuned
 
 DEMO = "demo"
 DEMO_F16 = "demo-f16"
@@ -39,7 +41,8 @@ class Resolved:
     """Files of this machine, and what the name says of how to run them; None: it says nothing.
 
     `k` is the profile's advice for the draft model, most tokens per cycle. `kv_type` and
-    `n_cpu_moe` are those with which a proposal fits this machine.
+    `n_cpu_moe` are those with which a proposal fits this machine. `tuned`: how to run it was
+    measured here, and is all in there.
     """
 
     model: Path
@@ -49,6 +52,7 @@ class Resolved:
     kv_type: str | None = None
     n_cpu_moe: int = 0
     notes: tuple[str, ...] = ()
+    tuned: Tuned | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +113,10 @@ def header_places(name: str) -> tuple[str, str | None]:
     Raises:
         ModelError, UsageError: as `resolve`.
     """
+    tuned = _tuned(name)
+    if tuned is not None and tuned.model != name:
+        beside, _ = header_places(tuned.draft) if tuned.draft else (None, None)
+        return header_places(tuned.model)[0], beside
     if name.startswith("hf:"):
         found = None if "@" in name else _reference(name, _NOTHING)
         return (str(found.model) if isinstance(found, Resolved) else name), None
@@ -149,6 +157,11 @@ def resolve_selection(
 def _resolve_one(name: str, placed: Placed, alone: bool) -> Resolved | Missing:
     if name.startswith("hf:"):
         return _reference(name, placed)
+    tuned = _tuned(name)
+    if tuned is not None and not alone:
+        return _as_tuned(tuned, placed)
+    if tuned is not None and tuned.model != name:
+        return _resolve_one(tuned.model, placed, alone)
     path = _plain_file(name)
     if path is not None:
         return Resolved(path)
@@ -158,6 +171,35 @@ def _resolve_one(name: str, placed: Placed, alone: bool) -> Resolved | Missing:
     if not alone:
         _check_method(selection)
     return resolve_selection(selection, placed, alone)
+
+
+def _tuned(name: str) -> Tuned | None:
+    """What `specctl tune` kept under this name. A path or a method that is named is meant so."""
+    if _PATH.search(name) or name.startswith("hf:") or "+" in name or Path(name).is_file():
+        return None
+    from specctl.plan import tuned
+
+    return tuned.find(name)
+
+
+def _as_tuned(tuned: Tuned, placed: Placed) -> Resolved | Missing:
+    try:
+        own = _resolve_one(tuned.model, placed, alone=True)
+        beside = _resolve_one(tuned.draft, placed, alone=True) if tuned.draft else None
+    except ModelError as error:
+        raise ModelError(error.message, f"the profile {tuned.origin} names it") from error
+    lacking = [one for one in (own, beside) if isinstance(one, Missing)]
+    if lacking:
+        return _joined(lacking)
+    assert isinstance(own, Resolved)
+    assert not isinstance(beside, Missing)
+    notes = [f"tuned: {tuned.words} (specctl tune --show {tuned.id})"]
+    if own.model.stat().st_size != tuned.evidence.target_bytes:
+        notes.append(f"{own.model.name} is not the file that was tuned: tune it again")
+    draft = beside.model if beside else None
+    return replace(
+        own, draft=draft, spec_types=tuned.types, k=tuned.k, notes=tuple(notes), tuned=tuned
+    )
 
 
 def _plain_file(name: str) -> Path | None:

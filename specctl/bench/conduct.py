@@ -76,10 +76,17 @@ class Checking:
 Step = Opened | Calibration | RunDone | Checking | Outcome
 
 
-def conduct(plan: BenchPlan, model: Path, draft: Path | None, opener: Opener) -> Iterator[Step]:
+def conduct(
+    plan: BenchPlan,
+    model: Path,
+    draft: Path | None,
+    opener: Opener,
+    known: Sequence[Run] = (),
+) -> Iterator[Step]:
     """Every step of the benchmark; the last one is its `Outcome`.
 
-    A KeyboardInterrupt ends it early, with what is complete by then.
+    `known` runs of this plan were measured earlier and are not done again. A KeyboardInterrupt ends
+    it early, with what is complete by then.
 
     Raises:
         UsageError: a prompt does not fit the context, or an arm cannot be used here.
@@ -90,10 +97,10 @@ def conduct(plan: BenchPlan, model: Path, draft: Path | None, opener: Opener) ->
     with opener(model, draft, specs, plan.settings) as opened:
         session: Session = opened
         yield Opened(session.threads, tuple(session.notes), load)
-        runs: list[Run] = []
+        runs = list(known)
         estimate, interrupted = 0.0, False
         try:
-            for step in measure(session, plan):
+            for step in measure(session, plan, {run.key for run in known}):
                 if isinstance(step, Calibration):
                     estimate = step.estimated_seconds
                 else:

@@ -13,7 +13,7 @@ import dataclasses
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -161,8 +161,10 @@ class _Task:
     repeat: int
 
 
-def measure(session: BenchSession, plan: BenchPlan) -> Iterator[Calibration | RunDone]:
-    """Warm up, say how long it will take, then do every run.
+def measure(
+    session: BenchSession, plan: BenchPlan, known: Container[RunKey] = ()
+) -> Iterator[Calibration | RunDone]:
+    """Warm up, say how long it will take, then do every run that is not `known` already.
 
     Raises:
         UsageError: a prompt with its answer does not fit the context.
@@ -174,7 +176,11 @@ def measure(session: BenchSession, plan: BenchPlan) -> Iterator[Calibration | Ru
     costs = {
         key: len(tokens) / rate + plan.max_tokens * step for key, (_, tokens) in prompts.items()
     }
-    tasks = [_Task(prompt, prompts[prompt.key][1], arm, n) for prompt, arm, n in order(plan)]
+    tasks = [
+        _Task(prompt, prompts[prompt.key][1], arm, n)
+        for prompt, arm, n in order(plan)
+        if (prompt.key, arm.name, n) not in known
+    ]
     whole = sum(costs[task.prompt.key] for task in tasks)
     yield Calibration(rate, step, whole, load)
     done, began = 0.0, time.monotonic()

@@ -12,6 +12,7 @@ from specctl.bench import workloads
 from specctl.bench.conduct import Checking, Opened, conduct
 from specctl.bench.results import Outcome, check_writable, document, kept_path, write
 from specctl.bench.run import Arm, BenchPlan, Calibration, RunDone
+from specctl.cli import aliases
 from specctl.cli import bench_view as view
 from specctl.cli import options as opt
 from specctl.cli.fetching import demo_without_asking, resolved, say_unused_draft
@@ -133,22 +134,23 @@ def bench(
     types = spec_type or [_default_type(files)]
     advice = files.k if spec_type is None and not k else None
     caps: list[int | None] = [*k] if k else [advice]
+    specs = [spec(one, cap) for one in types for cap in caps]
     penalties = (repeat_penalty, frequency_penalty, presence_penalty)
+    # fmt: off
+    settings = opt.engine_settings(
+        ctx, threads, gpu_layers, kv_type, draft_gpu_layers, draft_kv_type, n_cpu_moe, flash_attn
+    )
+    # fmt: on
+    if files.tuned is not None:
+        specs = specs if spec_type else [files.tuned.spec(one) for one in specs]
+        settings = files.tuned.engine(settings)
+    specs, files = aliases.settle(specs, files, draft)
     plan = BenchPlan(
         model=named,
         draft=draft or (files.draft.name if files.draft else None),
         prompts=texts,
-        arms=_arms([spec(one, cap) for one in types for cap in caps]),
-        settings=opt.engine_settings(
-            ctx,
-            threads,
-            gpu_layers,
-            kv_type,
-            draft_gpu_layers,
-            draft_kv_type,
-            n_cpu_moe,
-            flash_attn,
-        ),
+        arms=_arms(specs),
+        settings=settings,
         sampling=opt.sampling(temperature, top_k, top_p, min_p, penalties, seed),
         max_tokens=max_tokens if max_tokens is not None else 64 if quick else 128,
         repeats=repeats if repeats is not None else 1 if quick else 3,
@@ -190,14 +192,14 @@ def _arms(specs: list[SpecSettings]) -> tuple[Arm, ...]:
 
 def _check_types(specs: list[SpecSettings]) -> None:
     """What cannot be meant is said before anything is fetched."""
-    from specctl.drafters.registry import check_types
-
     for spec in specs:
-        check_types(spec)
+        aliases.check_types(spec)
 
 
 def _default_type(files: Resolved) -> str:
-    """What a pair or a name asks for; look-up where it asks for nothing."""
+    """What was tuned, or a pair or a name asks for; look-up where it asks for nothing."""
+    if files.tuned is not None:
+        return ",".join(files.tuned.types)
     if files.draft is not None:
         return "draft-simple"
     return ",".join(files.spec_types) if files.spec_types else DEFAULT_TYPE

@@ -47,6 +47,8 @@ def chat(
     stop: Annotated[
         list[str] | None, typer.Option("--stop", help="Stop at this text; repeatable.")
     ] = None,
+    grammar: o.GrammarFile = None,
+    json_schema: o.JsonSchema = None,
     plain: Annotated[
         bool, typer.Option("--plain", help="Line by line, without the full screen.")
     ] = False,
@@ -119,9 +121,10 @@ def chat(
         raise UsageError(f"--max-tokens {max_tokens} is below 1")
     if think not in (None, "on", "off"):
         raise UsageError(f"--think {think!r}", "say on or off")
+    gbnf, grammar_notes = o.grammar(grammar, json_schema)
     look = Look(no_color=no_color, json=json)
+    from specctl.cli import aliases
     from specctl.cli.fetching import say_unused_draft
-    from specctl.drafters.registry import check_types
     from specctl.engine.dialogue import Dialogue, Manner
     from specctl.engine.transcript import load as load_file
     from specctl.engine.transcript import restore
@@ -130,16 +133,18 @@ def chat(
     with contextlib.ExitStack() as stack:
         sink = stack.enter_context(_record_file(record)) if record else None
         message = _one_shot(prompt)
-        check_types(spec)
+        aliases.check_types(spec)
         files = _files(model, draft, ctx, message is None)
         if spec_type is None:
             spec = _as_named(spec, files)
+        (spec,), files = aliases.settle([spec], files, draft)
         say_unused_draft(files, [spec])
-        manner = Manner(sampling, max_tokens, tuple(stop or ()), _on(think))
+        manner = Manner(sampling, max_tokens, tuple(stop or ()), _on(think), gbnf)
 
         def begin(opened: contextlib.ExitStack) -> Dialogue:
             session = opened.enter_context(_open(files, spec, settings))
             dialogue = Dialogue(session, manner, system)
+            dialogue.notes += grammar_notes
             if saved is not None:
                 dialogue.notes += restore(dialogue, saved)
             return dialogue
@@ -180,7 +185,11 @@ def _files(model: str | None, draft: str | None, ctx: int, interactive: bool) ->
 
 
 def _as_named(spec: SpecSettings, files: Resolved) -> SpecSettings:
-    """The look-up that a name asks for (`id+ngram-mod`); a draft model is for `auto` to use."""
+    """What was tuned, or the look-up that a name asks for (`id+ngram-mod`); a draft model is for
+    `auto` to use.
+    """
+    if files.tuned is not None:
+        return files.tuned.spec(spec)
     if files.spec_types is None or files.draft is not None:
         return spec
     return dataclasses.replace(spec, types=files.spec_types)
@@ -193,7 +202,11 @@ def _open(files: Resolved, spec: SpecSettings, settings: EngineSettings) -> Sess
 
 
 def _as_proposed(settings: EngineSettings, files: Resolved) -> EngineSettings:
-    """The KV type and place with which a proposal fits, where the flags say nothing else."""
+    """What was tuned, or the KV type and place with which a proposal fits, where the flags say
+    nothing else.
+    """
+    if files.tuned is not None:
+        return files.tuned.engine(settings)
     target = settings.target
     if files.kv_type and target.kv_type_k == "f16":
         target = dataclasses.replace(target, kv_type_k=files.kv_type, kv_type_v=files.kv_type)

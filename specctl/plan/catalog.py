@@ -23,6 +23,7 @@ from specctl.plan.profile import (
     ModelFile,
     read_profile,
 )
+from specctl.plan.tuned import SUFFIX as TUNED
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,8 @@ def load(user: Path | None = None) -> Catalog:
     models = {model.id: model for model in _built_in()}
     folder = config_dir() / "profiles" if user is None else user
     for path in sorted(folder.glob("*.toml")) if folder.is_dir() else ():
+        if path.name.endswith(TUNED):  # they refer to models and describe none
+            continue
         try:
             models.update((model.id, model) for model in read_profile(path))
         except ProfileError as error:

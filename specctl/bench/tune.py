@@ -1,0 +1,381 @@
+"""Which settings to try, on how much, and which to keep: the pure part of `specctl tune`.
+
+**Search**: successive halving. All candidates once on few prompts; the better half, with what the
+first round suggests (K* of draft models, see `suggested_k`), on more; the two best against plain
+with repeats. Only the last round decides: what chose its members would flatter them. Each round is
+an ordinary benchmark (`bench/conduct.py`): interleaved, warmed up, texts compared with plain's.
+
+**Choice**: by `bench/report.py`'s speed-up, noise and verdict. Plain decoding is kept unless a
+candidate is faster beyond the noise. Two candidates are told apart by the speed-up of one over the
+other, as if that were plain; of those that cannot be told from the fastest, the simplest is kept.
+A candidate one of whose texts has a bug is out, whatever its speed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from specctl.bench.report import IdentityCount, Runs, Speed, speed, verdict
+from specctl.bench.run import PLAIN, WARM_UP_TOKENS, Arm
+from specctl.bench.workloads import QUICK, Prompt
+from specctl.metrics import Totals
+from specctl.plan.speed import best_k
+from specctl.settings import DraftSettings, SpecSettings
+
+NGRAMS = ("ngram-mod", "ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-cache")
+# Draft lengths that are tried first; the first round's K* joins them.
+KS: Mapping[str, tuple[int, ...]] = {"draft-simple": (4, 2, 8)}
+OTHER_KS = (2, 1, 4)  # heads and block drafters: one head's guesses get worse fast
+K_MOST = 16  # no K* beyond it is tried
+QUANTISED = "q8_0"
+FINALISTS = 2
+REPEATS = (5, 4, 3)  # two would have a 95 % interval of nine deviations: worse than one, assumed
+ENOUGH_PROMPTS = 4  # before there are more repeats than need be
+TOKENS = (128, 96, 64, 48, 32)
+FIRST_SHARE, HALF_SHARE = 0.4, 0.45  # of the budget; of what is left then
+THREADS_SHARE = 0.2
+OPENING = 2.0  # seconds a session takes to open and close: an assumption, for the budget only
+
+Group = tuple[bool, str]  # (with the draft model, its KV type): what shares one session
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One way to run. `draft`: it drafts with the draft model; `core`: tried in any budget."""
+
+    name: str
+    spec: SpecSettings
+    draft: bool = False
+    draft_kv: str = "f16"
+    core: bool = False
+
+    @property
+    def arm(self) -> Arm:
+        """What a benchmark calls it."""
+        return Arm(self.name, self.spec)
+
+    @property
+    def simplicity(self) -> tuple[bool, bool, int, bool]:
+        """Smaller is simpler: without a draft model, its KV cache as it is, one drafter, `auto`
+        (what chat does anyway, and the one that adapts) before one that is fixed.
+        """
+        types = self.spec.types
+        return self.draft, self.draft_kv != "f16", len(types), types != ("auto",)
+
+    def group(self, has_draft: bool) -> Group:
+        """The session it is measured in: `auto` takes a draft model wherever one is open."""
+        open_draft = self.draft if "auto" in self.spec.types else has_draft
+        return open_draft, self.draft_kv
+
+
+def with_k(method: str, k: int, *, draft: bool, core: bool = False) -> Candidate:
+    """One model-bound drafter that drafts up to `k` tokens."""
+    return Candidate(f"{method} k={k}", SpecSettings(types=(method,), k=k), draft, core=core)
+
+
+def chained(method: str, k: int, *, draft: bool) -> Candidate:
+    """Look-up first, the model where nothing is found; `k` bounds the model's drafts only."""
+    types = ("ngram-suffix", method)
+    spec = SpecSettings(types=types, draft=DraftSettings(n_max=k))
+    return Candidate(f"{','.join(types)} n-max={k}", spec, draft, core=True)
+
+
+def candidates(methods: Sequence[str], draft_methods: Iterable[str]) -> tuple[Candidate, ...]:
+    """All that is tried with these model-bound `methods`, the most promising first.
+
+    `draft_methods` are those of them that decode with the draft file.
+    """
+    files = frozenset(draft_methods)
+    out = [
+        Candidate("auto", SpecSettings(types=("auto",)), bool(files), core=True),
+        Candidate("ngram-suffix", SpecSettings(types=("ngram-suffix",)), core=True),
+    ]
+    for method in methods:
+        first, *_ = KS.get(method, OTHER_KS)
+        out.append(with_k(method, first, draft=method in files, core=True))
+        out.append(chained(method, first, draft=method in files))
+    for method in methods:
+        _, *further = KS.get(method, OTHER_KS)
+        out += [with_k(method, k, draft=method in files) for k in further]
+    out += [Candidate(name, SpecSettings(types=(name,))) for name in NGRAMS]
+    return tuple(out)
+
+
+def variants(leader: Candidate) -> tuple[Candidate, ...]:
+    """Of a good candidate with a draft model: its KV cache quantised, and `auto` without it."""
+    if not leader.draft:
+        return ()
+    other = replace(
+        leader, name=f"{leader.name}, draft KV {QUANTISED}", draft_kv=QUANTISED, core=False
+    )
+    if leader.spec.types != ("auto",):
+        return (other,)
+    return (other, replace(leader, name="auto without the draft", draft=False, core=False))
+
+
+def spread(prompts: Iterable[Prompt]) -> tuple[Prompt, ...]:
+    """Round after round one of each family, so that the first few are as unlike as can be."""
+    prompts = tuple(prompts)
+    rank = {family: place for place, family in enumerate(QUICK)}
+    families = sorted(dict.fromkeys(p.family for p in prompts), key=lambda f: rank.get(f, 99))
+    piles = [[p for p in prompts if p.family == family] for family in families]
+    most = max(map(len, piles), default=0)
+    return tuple(pile[n] for n in range(most) for pile in piles if n < len(pile))
+
+
+# ---------------------------------------------------------------- what it costs
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds of a plain step, prompt tokens per second, tokens of each prompt; `factors`: how much
+    longer a candidate's runs take than plain's, where that is known.
+    """
+
+    step: float
+    rate: float
+    lengths: tuple[int, ...]
+    factors: Mapping[str, float]
+
+    def run(self, prompt: int, tokens: int) -> float:
+        """One run of plain decoding on the prompt of this index."""
+        return self.lengths[prompt] / self.rate + tokens * self.step
+
+    def stage(
+        self, groups: Mapping[Group, Sequence[Candidate]], prompts: int, repeats: int, tokens: int
+    ) -> float:
+        """A whole round, its sessions' opening and warm-up included: an estimate."""
+        each = sum(self.run(n, tokens) for n in range(prompts)) * repeats
+        warm = self.run(0, min(tokens, WARM_UP_TOKENS))
+        arms = [[PLAIN, *(one.name for one in group)] for group in groups.values()]
+        runs = sum(self.factors.get(name, 1.0) for names in arms for name in names)
+        return runs * each + sum((len(names) + 1) * warm + OPENING for names in arms)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much of it: the first `prompts`, so often, so many tokens; `seconds` is an estimate."""
+
+    candidates: tuple[Candidate, ...]
+    prompts: int
+    repeats: int
+    tokens: int
+    seconds: float
+
+
+def first_size(
+    every: Sequence[Candidate], pace: Pace, has_draft: bool, seconds: float, tokens: int | None
+) -> Size:
+    """The first round: three prompts where they fit into `seconds`, all candidates before length,
+    the core ones alone before nothing.
+    """
+    most = min(3, len(pace.lengths))
+    lengths = TOKENS if tokens is None else (tokens,)
+    core = tuple(one for one in every if one.core) or tuple(every)
+    options = [(n, length) for n in (3, 2) for length in lengths if length >= 64 or n == 2]
+    options = [(min(n, most), length) for n, length in options or [(most, lengths[0])]]
+    options += [(1, length) for length in lengths if length < 64] or [(1, lengths[-1])]
+    for chosen in (tuple(every), core):
+        for n, length in options:
+            size = _size(chosen, pace, has_draft, n, 1, length)
+            if size.seconds <= seconds:
+                return size
+    return _size(core, pace, has_draft, 1, 1, lengths[-1])
+
+
+def later_size(
+    some: Sequence[Candidate],
+    pace: Pace,
+    has_draft: bool,
+    seconds: float,
+    tokens: int,
+    repeats: Sequence[int],
+) -> Size | None:
+    """The most of `repeats` (falling) for which some prompts still fit, and then the most prompts;
+    None where nothing fits.
+    """
+    best = None
+    for repeat in repeats:
+        for n in range(len(pace.lengths), 0, -1):
+            size = _size(tuple(some), pace, has_draft, n, repeat, tokens)
+            if size.seconds <= seconds:
+                if n >= min(ENOUGH_PROMPTS, len(pace.lengths)):
+                    return size
+                best = size
+                break
+    return best
+
+
+def by_session(some: Iterable[Candidate], has_draft: bool) -> dict[Group, list[Candidate]]:
+    """By session, in the order in which they come."""
+    out: dict[Group, list[Candidate]] = {}
+    for one in some:
+        out.setdefault(one.group(has_draft), []).append(one)
+    return out
+
+
+def _size(
+    some: tuple[Candidate, ...], pace: Pace, has_draft: bool, n: int, repeats: int, tokens: int
+) -> Size:
+    return Size(
+        some, n, repeats, tokens, pace.stage(by_session(some, has_draft), n, repeats, tokens)
+    )
+
+
+# ---------------------------------------------------------------- what it says
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How one candidate did in a round. `table` holds the runs it shared a session with."""
+
+    candidate: Candidate
+    stage: str
+    prompts: tuple[str, ...]
+    speed: Speed
+    totals: Totals
+    texts: IdentityCount
+    group: Group
+    table: Runs
+
+    @property
+    def name(self) -> str:
+        """The candidate's."""
+        return self.candidate.name
+
+    @property
+    def speedup(self) -> float:
+        """Against plain; 0 where nothing could be compared."""
+        return self.speed.speedup or 0.0
+
+    @property
+    def silent(self) -> bool:
+        """It never drafted: plain decoding by another name."""
+        return not self.totals.drafted_cycles
+
+
+Kind = Literal["candidate", "plain"]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is kept (None: plain decoding) and why, one sentence each."""
+
+    winner: Standing | None
+    reasons: tuple[str, ...]
+
+
+def better_half(standings: Iterable[Standing]) -> list[Standing]:
+    """The faster half, at least as many as there are finalists; the silent ones are out."""
+    alive = sorted((s for s in standings if not s.silent), key=lambda s: -s.speedup)
+    return alive[: max(FINALISTS, math.ceil(len(alive) / 2))]
+
+
+def apart(one: Standing, other: Standing) -> Speed:
+    """`one` against `other`: their speed-up where they took turns; across sessions the ratio of
+    their speed-ups, with both noises together, as `bench/compare.py` has it.
+    """
+    if one.group == other.group and one.prompts == other.prompts:
+        table = {
+            **{(key, PLAIN): one.table[key, other.name] for key in one.prompts},
+            **{(key, one.name): one.table[key, one.name] for key in one.prompts},
+        }
+        return speed(one.prompts, one.name, table)
+    change = one.speedup / other.speedup
+    noise = (1 + one.speed.noise) * (1 + other.speed.noise) - 1
+    return replace(
+        one.speed, speedup=change, low=None, high=None, noise=noise, verdict=verdict(change, noise)
+    )
+
+
+def choose(standings: Sequence[Standing]) -> Choice:
+    """The simplest of those that cannot be told from the fastest; plain where none is faster."""
+    known = sorted((s for s in standings if s.speedup and not s.silent), key=lambda s: -s.speedup)
+    if not known:
+        return Choice(None, ("nothing drafted on these prompts: plain decoding stays",))
+    leader = known[0]
+    faster = [s for s in known if s.speed.verdict == "faster"]
+    if not faster:
+        return Choice(None, (_plain_stays(leader),))
+    leader = faster[0]
+    level = [s for s in faster[1:] if apart(leader, s).verdict != "faster"]
+    winner = min((leader, *level), key=lambda s: (s.candidate.simplicity, -s.speedup))
+    reasons = [f"{winner.name} is {_times(winner)} plain decoding"]
+    for other in (s for s in (leader, *level) if s is not winner):
+        gap = apart(other, winner)
+        reasons.append(
+            f"{winner.name} and {other.name} ({_times(other)}) are within ±{gap.noise:.0%}: "
+            + ("took the simpler one" if _simpler(winner, other) else "took the faster one")
+        )
+    behind = [s for s in known if s is not leader and s not in level]
+    reasons += [f"{s.name} is behind it: {_times(s)}" for s in behind]
+    return Choice(winner, tuple(reasons))
+
+
+def _simpler(one: Standing, other: Standing) -> bool:
+    return one.candidate.simplicity < other.candidate.simplicity
+
+
+def _times(standing: Standing) -> str:
+    assumed = ", assumed" if standing.speed.band_is_assumed else ""
+    return f"{standing.speedup:.2f}× (±{standing.speed.noise:.0%}{assumed})"
+
+
+def _plain_stays(best: Standing) -> str:
+    if best.speed.verdict == "slower":
+        return f"nothing beats plain decoding: the best, {best.name}, is {_times(best)}"
+    return (
+        f"nothing is faster than plain decoding beyond the noise: the best, {best.name}, is "
+        f"{_times(best)}"
+    )
+
+
+# ---------------------------------------------------------------- K*
+
+
+def suggested_k(
+    method: str, standings: Iterable[Standing], k_most: int = K_MOST
+) -> tuple[int, float] | None:
+    """K* of a method by what its first Ks measured, and the speed-up to expect (an estimate).
+
+    K* = argmax over k of (1 + Σ P_i) / C(k): P_i, that the first i tokens all stand, from the arm
+    with the longest drafts; C(k) from the arms' mean cycles, C(0) a plain step, between them on a
+    straight line. No k beyond the longest that was tried. None with fewer than two arms.
+    """
+    arms = {s.candidate.spec.k or 0: s for s in standings if s.candidate.spec.types == (method,)}
+    known = {k: s for k, s in arms.items() if k and s.totals.drafted_cycles}
+    if len(known) < 2:
+        return None
+    longest = known[max(known)]
+    plain_rate = longest.speed.plain_rate
+    if not plain_rate:
+        return None
+    costs = {0: 1 / plain_rate}
+    costs |= {k: s.totals.seconds / s.totals.cycles for k, s in known.items()}
+    stood = longest.totals.accepted_at
+    cycles = longest.totals.drafted_cycles
+
+    def accepted(k: int) -> float:
+        return sum(stood[:k]) / cycles
+
+    line = _between(costs)
+    k = best_k(accepted, line, min(max(known), k_most))
+    return (k, (1 + accepted(k)) / line(k) / plain_rate) if k else None
+
+
+def _between(points: Mapping[int, float]) -> Callable[[int], float]:
+    """The straight line between known points, for k within them."""
+    known = sorted(points)
+
+    def at(k: int) -> float:
+        below = max(one for one in known if one <= k)
+        above = min(one for one in known if one >= k)
+        if below == above:
+            return points[below]
+        share = (k - below) / (above - below)
+        return points[below] + share * (points[above] - points[below])
+
+    return at

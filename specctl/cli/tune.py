@@ -1,0 +1,431 @@
+"""`specctl tune`: which drafter, draft length and threads are best here, on your own prompts?"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from specctl import __version__, paths
+from specctl.bench import workloads
+from specctl.cli import options as o
+from specctl.cli.fetching import demo_without_asking, resolved
+from specctl.cli.render import err, out
+from specctl.errors import UsageError
+from specctl.plan import catalog
+from specctl.plan import tuned as profiles
+from specctl.plan.tuned import Evidence, Measured, Tuned
+from specctl.resolve import DEMO, DEMO_F16, Resolved
+from specctl.settings import EngineSettings, Sampling
+from specctl.units import format_seconds
+
+if TYPE_CHECKING:
+    from specctl.bench.tune import Candidate, Standing
+    from specctl.bench.tune_state import State
+    from specctl.bench.tune_steps import Answer, Job
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """How the profile will name what is tuned: `id` is what the user will say."""
+
+    id: str
+    model: str
+    draft: str | None
+    files: Resolved
+
+
+def tune(
+    profile: Annotated[
+        str | None, typer.Argument(metavar="[PROFILE]", help="What to tune, named like --model.")
+    ] = None,
+    model: o.Model = None,
+    draft: o.DraftModel = None,
+    prompts: Annotated[
+        Path | None,
+        typer.Option("--prompts", help="Your own: JSON lines, or text divided by lines of ---."),
+    ] = None,
+    workload: Annotated[
+        list[str] | None,
+        typer.Option("--workload", "-w", help=f"Repeatable: {', '.join(workloads.FAMILIES)}."),
+    ] = None,
+    minutes: Annotated[float, typer.Option("--minutes", help="What it may take, about.")] = 5.0,
+    spec_type: Annotated[
+        list[str] | None,
+        typer.Option("--spec-type", "-s", help="Try only these; repeatable, a comma list a chain."),
+    ] = None,
+    k: Annotated[
+        list[int] | None, typer.Option("--k", help="With these draft lengths; repeatable.")
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option("--max-tokens", "-n", help="Per run; default 128 to 32.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="Of the profile; default: as what is tuned.")
+    ] = None,
+    show: Annotated[bool, typer.Option("--show", help="Print what is stored.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Start over instead of going on where it stopped.")
+    ] = False,
+    temperature: o.Temperature = 0.0,
+    seed: Annotated[int, typer.Option("--seed", help="The same for all runs.")] = 0,
+    ctx: o.Ctx = 4096,
+    threads: o.Threads = None,
+    gpu_layers: o.GpuLayers = -1,
+    draft_gpu_layers: o.DraftGpuLayers = -1,
+    kv_type: o.KvType = "f16",
+    n_cpu_moe: o.CpuMoe = 0,
+    flash_attn: o.FlashAttn = "auto",
+) -> None:
+    """Measure what runs best here and keep it as a profile that --model finds.
+
+    Drafters, draft lengths, threads and the draft's KV type, on your prompts, in a few minutes;
+    plain decoding stays where nothing beats it. Ctrl-C keeps what is measured: the same command
+    goes on. `specctl chat --model PROFILE` then runs as tuned; its flags still win.
+    """
+    if profile is not None and model is not None:
+        raise UsageError(f"{profile} and --model {model} name two models", "give one of them")
+    if show:
+        _show(profile or model)
+        return
+    texts = _prompts(prompts, workload)
+    # fmt: off
+    settings = o.engine_settings(
+        ctx, threads, gpu_layers, kv_type, draft_gpu_layers, "f16", n_cpu_moe, flash_attn
+    )
+    # fmt: on
+    sampling = Sampling(temperature=temperature, seed=seed)
+    _check(minutes, max_tokens, spec_type)
+    names = _named(profile or model or demo_without_asking("tune"), draft, name)
+    job = _job(names, texts, settings, sampling, minutes, max_tokens, spec_type, k)
+    state = _state(names, job, fresh)
+    try:
+        answer = _search(job, state)
+    except KeyboardInterrupt:
+        where = f"{state.runs} runs are kept" if state.runs else "nothing was measured yet"
+        err().print(f"stopped: {where}; the same command goes on, --fresh starts over")
+        raise typer.Exit(130) from None
+    tuned = _tuned(names, job, answer, prompts)
+    kept = profiles.write(tuned)
+    state.finish()
+    from specctl.cli import tune_view as view
+
+    view.stored(out(), tuned)
+    for one in answer.disqualified:
+        out().print(view.bug(one), style="bold red", markup=False, soft_wrap=True)
+    err().print(f"kept as {kept}", style="dim", markup=False, soft_wrap=True)
+    out().print(f"Use it: specctl chat --model {tuned.id}", markup=False, soft_wrap=True)
+
+
+def _show(name: str | None) -> None:
+    from specctl.cli import tune_view as view
+
+    found = profiles.find(name) if name else None
+    if name and found is None:
+        known = ", ".join(one.id for one in profiles.all_tuned())
+        raise UsageError(
+            f"nothing is tuned under {name!r}",
+            f"tuned: {known}" if known else "`specctl tune MODEL` tunes one",
+        )
+    some = (found,) if found else profiles.all_tuned()
+    if not some:
+        out().print("Nothing is tuned yet: specctl tune MODEL --prompts FILE")
+    for one in some:
+        view.stored(out(), one)
+
+
+# ---------------------------------------------------------------- what is tuned
+
+
+def _prompts(file: Path | None, families: list[str] | None) -> tuple[workloads.Prompt, ...]:
+    """A file's prompts, the families asked for, or one after the other of all."""
+    from specctl.bench.tune import spread
+
+    own = workloads.read_file(file) if file else ()
+    built_in = workloads.load(families or workloads.FAMILIES) if families or not file else ()
+    return spread((*own, *built_in))
+
+
+def _check(minutes: float, max_tokens: int | None, spec_type: list[str] | None) -> None:
+    """What cannot be meant is said before anything is fetched."""
+    from specctl.drafters.registry import check_types
+    from specctl.settings import SpecSettings
+
+    if not 0 < minutes <= 24 * 60:
+        raise UsageError(f"--minutes {minutes:g} is not between 0 and a day", "5 is usual")
+    if max_tokens is not None and max_tokens < 8:
+        raise UsageError(f"--max-tokens {max_tokens} measures nothing", "32 or more")
+    for one in spec_type or ():
+        check_types(SpecSettings(types=_types(one)))
+
+
+def _types(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _named(given: str, draft: str | None, name: str | None) -> _Names:
+    """From what the user said to files, and to the names that the profile keeps.
+
+    Raises:
+        UsageError: the profile's name would hide another model.
+    """
+    path = Path(given).expanduser()
+    before = None if path.is_file() else profiles.find(given)
+    if before is not None:
+        draft = draft or before.evidence.draft
+    files = resolved(given, draft)
+    beside = str(files.draft.resolve()) if files.draft else None
+    if path.is_file():
+        own, model = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem), str(path.resolve())
+    elif before is not None:
+        own, model = before.id, before.model
+    elif given.startswith("hf:"):
+        own, model = Path(given).stem, given
+    else:  # `id+draft-mtp` is another file than `id`
+        own = given.partition("+")[0]
+        model = given if "+" in given and beside is None else own
+    chosen = name or own
+    if (path.is_file() or name or given.startswith("hf:")) and before is None:
+        _check_name(chosen, model)
+    return _Names(chosen, model, beside, files)
+
+
+def _check_name(name: str, model: str) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9._:-]{1,100}", name):
+        raise UsageError(f"--name {name!r}", "letters, digits, and any of . _ : -")
+    known = catalog.load().get(name.partition(":")[0])
+    other = profiles.find(name)
+    taken = other is not None and other.id.lower() == name.lower() and other.model != model
+    if known is not None or name in (DEMO, DEMO_F16) or taken:
+        raise UsageError(f"{name} is another model's name already", "give one with --name")
+
+
+# ---------------------------------------------------------------- the search
+
+
+def _job(
+    names: _Names,
+    texts: tuple[workloads.Prompt, ...],
+    settings: EngineSettings,
+    sampling: Sampling,
+    minutes: float,
+    max_tokens: int | None,
+    spec_type: list[str] | None,
+    ks: list[int] | None,
+) -> Job:
+    from specctl.bench.tune_steps import Job
+    from specctl.cores import usable_cores, usable_threads
+
+    methods, from_file = _methods(names.files)
+    usual = settings.threads or usable_cores()
+    fixed = settings.threads is not None
+    some = (usual,) if fixed else (usual, usual - 1, usable_threads())
+    threads = tuple(dict.fromkeys(count for count in some if count >= 1))
+    return Job(
+        model=names.files.model,
+        draft=names.files.draft,
+        candidates=_candidates(methods, from_file, spec_type, ks),
+        methods=methods,
+        prompts=texts,
+        settings=settings,
+        sampling=sampling,
+        threads=threads,
+        minutes=minutes,
+        max_tokens=max_tokens,
+        widen=not spec_type and not ks,
+    )
+
+
+def _methods(files: Resolved) -> tuple[tuple[str, ...], frozenset[str]]:
+    """The model-bound methods that these files allow, and which of them the draft file is for."""
+    from specctl.llama import mtp, preflight
+
+    methods: list[str] = []
+    from_file: set[str] = set()
+    if files.draft is not None:
+        facts = preflight.heads(files.draft)
+        kind = "draft-mtp" if facts is not None and not facts.trunk else "draft-simple"
+        methods.append(kind)
+        from_file.add(kind)
+    if "draft-mtp" not in methods and mtp.why_not(files.model) is None:
+        methods.append("draft-mtp")
+    return tuple(methods), frozenset(from_file)
+
+
+def _candidates(
+    methods: tuple[str, ...],
+    from_file: frozenset[str],
+    spec_type: list[str] | None,
+    ks: list[int] | None,
+) -> tuple[Candidate, ...]:
+    """What is tried by itself, or exactly what was asked for."""
+    from specctl.bench.tune import Candidate, candidates
+    from specctl.settings import SpecSettings
+
+    if not spec_type and not ks:
+        return candidates(methods, from_file)
+    wanted = spec_type or [",".join(c.spec.types) for c in candidates(methods, from_file)]
+    out: dict[str, Candidate] = {}
+    for text in wanted:
+        types = _types(text)
+        if types == ("none",):
+            continue  # plain decoding is always a candidate
+        draft = bool(from_file & set(types)) or (types == ("auto",) and bool(from_file))
+        caps: list[int | None] = [*ks] if ks else [None]
+        for k in caps:
+            name = ",".join(types) + (f" k={k}" if k is not None else "")
+            out[name] = Candidate(name, SpecSettings(types=types, k=k), draft, core=True)
+    if not out:
+        raise UsageError("nothing to compare with plain decoding", "give another --spec-type")
+    return tuple(out.values())
+
+
+def _state(names: _Names, job: Job, fresh: bool) -> State:
+    from specctl.bench.tune_job import COUNTING
+    from specctl.bench.tune_state import State
+
+    head: dict[str, Any] = {
+        "specctl": __version__,
+        "engine": _engine(),
+        "model": _file(job.model),
+        "draft": _file(job.draft) if job.draft else None,
+        "candidates": [[one.name, asdict(one.spec)] for one in job.candidates],
+        "prompts": _hash(job.prompts),
+        "settings": asdict(job.settings),
+        "sampling": asdict(job.sampling),
+        "threads": list(job.threads),
+        "minutes": job.minutes,
+        "max_tokens": job.max_tokens,
+    }
+    path = (
+        paths.data_dir()
+        / "tune"
+        / profiles.path_of(names.id).name.replace(profiles.SUFFIX, ".jsonl")
+    )
+    return State(path, head, (*job.prompts, COUNTING), fresh=fresh)
+
+
+def _engine() -> str:
+    import importlib.metadata
+
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version("llama-cpp-python")
+    return "unknown"
+
+
+def _file(path: Path) -> list[object]:
+    found = path.stat()
+    return [path.name, found.st_size, found.st_mtime_ns]
+
+
+def _hash(texts: tuple[workloads.Prompt, ...]) -> str:
+    messages = [[one.key, one.messages()] for one in texts]
+    return hashlib.sha256(json.dumps(messages).encode()).hexdigest()[:16]
+
+
+def _search(job: Job, state: State) -> Answer:
+    from specctl.bench.tune_job import tune as search
+    from specctl.bench.tune_steps import Answer
+    from specctl.cli import tune_view as view
+    from specctl.engine.session import open_session
+
+    with (
+        contextlib.closing(search(job, open_session, state)) as steps,
+        view.showing(err(), len(job.prompts)) as show,
+    ):
+        for step in steps:
+            if isinstance(step, Answer):
+                return step
+            show(step)
+    raise AssertionError("a search ends with its answer")
+
+
+# ---------------------------------------------------------------- what is kept
+
+
+def _tuned(names: _Names, job: Job, answer: Answer, file: Path | None) -> Tuned:
+    winner = answer.choice.winner
+    chosen = winner.candidate if winner else None
+    spec = chosen.spec if chosen else None
+    bound = spec is not None and spec.k is None and any(t.startswith("draft-") for t in spec.types)
+    target, draft = job.settings.target, job.settings.draft
+    return Tuned(
+        id=names.id,
+        model=names.model,
+        draft=names.draft if chosen and chosen.draft else None,
+        types=spec.types if spec else ("none",),
+        k=spec.k if spec else None,
+        draft_n_max=spec.draft.n_max if spec and bound else None,
+        threads=answer.threads,
+        kv_type=target.kv_type_k,
+        draft_kv_type=chosen.draft_kv if chosen else "f16",
+        gpu_layers=target.gpu_layers,
+        draft_gpu_layers=draft.gpu_layers,
+        n_cpu_moe=target.n_cpu_moe,
+        flash_attn=job.settings.flash_attn,
+        evidence=_evidence(names, job, answer, file),
+    )
+
+
+def _evidence(names: _Names, job: Job, answer: Answer, file: Path | None) -> Evidence:
+    from specctl.bench.results import machine
+
+    about = machine()
+    whose = f"{file.name}: " if file else "built-in workloads: "
+    keys = ", ".join(prompt.key for prompt in answer.prompts)
+    reasons = list(answer.choice.reasons)
+    reasons += [
+        f"{one.candidate} is out: a text that is not plain decoding's (token {one.identity.index} "
+        f"of {one.prompt}: {one.identity.why})"
+        for one in answer.disqualified
+    ]
+    reasons.append(f"it cost {format_seconds(answer.seconds)} and {answer.runs} runs")
+    return Evidence(
+        date=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        specctl=__version__,
+        engine=f"llama-cpp-python {_engine()}",
+        machine=f"{about['cpu']}, {about['physical_cores']} cores, {about['memory_gib']} GiB, "
+        f"{about['system']} {about['architecture']}",
+        target=job.model.name,
+        target_bytes=job.model.stat().st_size,
+        prompts=f"{whose}{len(answer.prompts)} of {len(job.prompts)} prompts ({keys})",
+        prompts_hash=_hash(job.prompts),
+        temperature=job.sampling.temperature,
+        max_tokens=answer.max_tokens,
+        ctx=job.settings.n_ctx,
+        seconds=answer.seconds,
+        runs=answer.runs,
+        draft=names.draft,
+        answer=tuple(reasons),
+        candidates=tuple(map(_measured, answer.standings)),
+    )
+
+
+def _measured(standing: Standing) -> Measured:
+    from specctl.bench import words
+
+    speed, totals = standing.speed, standing.totals
+    return Measured(
+        name=standing.name,
+        stage=standing.stage,
+        prompts=len(standing.prompts),
+        repeats=speed.repeats,
+        noise=speed.noise,
+        verdict=words.NEVER if standing.silent else speed.verdict,
+        text=words.text(standing.texts),
+        speedup=speed.speedup,
+        low=speed.low,
+        high=speed.high,
+        plain=speed.plain_rate,
+        rate=speed.rate,
+        acceptance=totals.acceptance_rate,
+        tokens_per_pass=totals.tokens_per_pass,
+        coverage=totals.coverage,
+    )
