@@ -2,7 +2,8 @@
 
 SpecctlError                exit 1
 ├── UsageError              exit 2   a flag, value or request that cannot be meant
-│   └── SettingsError       exit 2   a setting out of range, or one that contradicts another
+│   ├── SettingsError       exit 2   a setting out of range, or one that contradicts another
+│   └── GrammarError        exit 2   a grammar or JSON schema that cannot bind an answer
 ├── EngineMissingError      exit 1   llama-cpp-python is not installed
 ├── ModelError              exit 1   a model file is missing, broken or not loadable
 │   ├── GgufError           exit 1   the file's header cannot be read
@@ -36,6 +37,10 @@ class UsageError(SpecctlError):
 
 class SettingsError(UsageError):
     """A setting is out of range or contradicts another one."""
+
+
+class GrammarError(UsageError):
+    """A grammar or JSON schema that cannot be read, or not by this model."""
 
 
 class EngineMissingError(SpecctlError):

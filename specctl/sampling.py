@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from hashlib import blake2b
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Logits = NDArray[np.float32]
+    Mask = Callable[[Logits, int], Logits]  # (logits, n) → a copy, right in its n largest; 0: all
 
 
 _COUNTER = struct.Struct("<QQBQ")  # seed, position, stream, attempt
@@ -97,24 +98,35 @@ def penalise(logits: Logits, history: Sequence[int], sampling: Sampling) -> Logi
     return out
 
 
-def best(logits: Logits, history: Sequence[int], sampling: Sampling) -> int:
-    """The greedy token: the largest logit after penalties; the lowest id on an exact tie."""
+def best(
+    logits: Logits, history: Sequence[int], sampling: Sampling, mask: Mask | None = None
+) -> int:
+    """The greedy token: the largest logit after penalties; the lowest id on an exact tie.
+
+    `mask` takes away what may not come next.
+    """
     if sampling.penalised:
         logits = penalise(logits, history, sampling)
+    if mask is not None:
+        logits = mask(logits, 1)
     return int(logits.argmax())
 
 
-def law(logits: Logits, history: Sequence[int], sampling: Sampling) -> Law:
+def law(
+    logits: Logits, history: Sequence[int], sampling: Sampling, mask: Mask | None = None
+) -> Law:
     """The target's law at one position after the whole chain, for temperature > 0.
 
-    Chain: penalties, top-k, top-p, min-p, temperature; top-p and min-p look at the probabilities
-    before the temperature, as in llama.cpp. Among equal logits the lower id is kept. Logits that
-    are no numbers give a law of NaN.
+    Chain: penalties, `mask`, top-k, top-p, min-p, temperature; top-p and min-p look at the
+    probabilities before the temperature, as in llama.cpp. Among equal logits the lower id is kept.
+    Logits that are no numbers give a law of NaN.
     """
     import numpy as np
 
     if sampling.penalised:
         logits = penalise(logits, history, sampling)
+    if mask is not None:
+        logits = mask(logits, sampling.top_k)
     peak = float(logits.max())
     if not math.isfinite(peak):
         return Law(np.zeros(1, np.int64), np.full(1, np.nan))

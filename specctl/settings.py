@@ -235,10 +235,25 @@ def _cap(ngram: NgramSettings, k: int) -> NgramSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Grammar:
+    """What an answer must match: GBNF text with a rule `root`.
+
+    With `after`, everything may be said until that text has been: the end of a model's thinking.
+    """
+
+    gbnf: str
+    after: str = ""
+
+    def __post_init__(self) -> None:
+        _require(bool(self.gbnf.strip()), "the grammar is empty")
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """One generation: prompt tokens in, at most `max_tokens` out (None: until the context is full).
 
-    `ignore_eog` keeps going past end-of-generation tokens (benchmarks of equal length).
+    `ignore_eog` keeps going past end-of-generation tokens (benchmarks of equal length). `grammar`
+    binds the text; it ends by itself where the grammar does, or in the middle at `max_tokens`.
     """
 
     tokens: tuple[int, ...]
@@ -246,6 +261,7 @@ class Request:
     sampling: Sampling = field(default_factory=Sampling)
     stop: tuple[str, ...] = ()
     ignore_eog: bool = False
+    grammar: Grammar | None = None
 
     def __post_init__(self) -> None:
         _require(bool(self.tokens), "the prompt is empty", "give at least one token of text")

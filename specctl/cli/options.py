@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import secrets
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from specctl.errors import GrammarError, UsageError
+from specctl.paths import expanded
 from specctl.settings import (
     DraftSettings,
     EngineSettings,
@@ -83,6 +86,17 @@ MinP = Annotated[float, typer.Option("--min-p", help="Drop below this share of t
 RepeatPenalty = Annotated[float, typer.Option("--repeat-penalty", help="1 is off.")]
 FrequencyPenalty = Annotated[float, typer.Option("--frequency-penalty", help="0 is off.")]
 PresencePenalty = Annotated[float, typer.Option("--presence-penalty", help="0 is off.")]
+GrammarFile = Annotated[
+    Path | None, typer.Option("--grammar", help="A GBNF file that each answer must match.")
+]
+JsonSchema = Annotated[
+    str | None,
+    typer.Option(
+        "--json-schema",
+        metavar="FILE|JSON",
+        help="A JSON schema for each answer; {} is any object.",
+    ),
+]
 Seed = Annotated[int | None, typer.Option("--seed", help="Default: a new one each time.")]
 
 MinAccept = Annotated[
@@ -171,3 +185,44 @@ def sampling(
         presence_penalty=presence,
         seed=secrets.randbits(32) if seed is None else seed,
     )
+
+
+def grammar(file: Path | None, schema: str | None) -> tuple[str | None, tuple[str, ...]]:
+    """GBNF of the grammar flags, checked, or None; and what a user should know of it.
+
+    Raises:
+        UsageError: both flags, or a file that cannot be read. GrammarError: what is in it.
+    """
+    if file is None and schema is None:
+        return None, ()
+    if file is not None and schema is not None:
+        raise UsageError("--grammar and --json-schema exclude each other", "name one of them")
+    from specctl.llama import gbnf
+
+    if file is not None:
+        text = _read(file, "--grammar")
+        gbnf.check(text)
+        return text, ()
+    assert schema is not None
+    inline = schema.lstrip().startswith("{")
+    try:
+        text, ignored = gbnf.from_schema(schema if inline else _read(Path(schema), "--json-schema"))
+        gbnf.check(text)
+    except GrammarError as error:
+        raise GrammarError(f"--json-schema: {error.message}", error.hint) from error
+    return text, _not_enforced(ignored)
+
+
+def _not_enforced(ignored: tuple[str, ...]) -> tuple[str, ...]:
+    what = ", ".join(ignored)
+    return (f"of the JSON schema, {what} is not enforced",) if ignored else ()
+
+
+def _read(file: Path, flag: str) -> str:
+    path = expanded(str(file))
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{flag}: {path} is no UTF-8 text") from error
+    except OSError as error:
+        raise UsageError(f"{flag}: cannot read {path}: {error.strerror}") from error

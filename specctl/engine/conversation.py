@@ -10,6 +10,7 @@ from pathlib import Path
 from specctl.engine.session import Session
 from specctl.engine.thinking import CLOSE, OPEN
 from specctl.errors import ContextFullError, UsageError
+from specctl.llama.chat import Message
 
 _ATTACHMENT = re.compile(r"(?:(?<=\s)|^)@(\S+)")
 _MAX_ATTACHMENT = 4 * 1024 * 1024  # bytes; beyond any context
@@ -36,17 +37,22 @@ class Conversation:
         self.system = system
         self._turns: list[tuple[str, str]] = []  # (user, assistant)
 
-    def prompt(self, user: str, *, reserve: int, think: bool | None = None) -> Prompt:
+    def prompt(
+        self, user: str, *, reserve: int, think: bool | None = None, bound: bool = False
+    ) -> Prompt:
         """The prompt for the next turn; the oldest turns go until `reserve` tokens are free.
+
+        `bound`: a grammar binds the answer (see `written`).
 
         Raises:
             ContextFullError: this message alone does not fit.
+            UsageError: the model cannot think before a bound answer.
         """
         n_ctx = self._session.n_ctx
         dropped = 0
         while True:
             messages = self._messages(user)
-            tokens = self._session.chat(messages, think)
+            tokens, thinking = written(self._session, messages, think, bound)
             room = n_ctx - len(tokens)
             if room >= reserve or (not self._turns and room > 0):
                 break
@@ -57,8 +63,7 @@ class Conversation:
                 )
             self._turns.pop(0)
             dropped += 1
-        text = self._session.template.text(messages, think=think)
-        return Prompt(tokens, dropped, room, thinking=text.rstrip().endswith(OPEN))
+        return Prompt(tokens, dropped, room, thinking)
 
     def _messages(self, user: str) -> list[dict[str, str]]:
         messages = [{"role": "system", "content": self.system}] if self.system else []
@@ -98,6 +103,34 @@ class Conversation:
     def turns(self) -> int:
         """Turns that are remembered."""
         return len(self._turns)
+
+
+def written(
+    session: Session, messages: Sequence[Message], think: bool | None, bound: bool
+) -> tuple[tuple[int, ...], bool]:
+    """Messages as prompt tokens, and whether a think tag is open at their end.
+
+    A grammar (`bound`) holds from the answer's first token, so a model that would open the tag
+    itself could not think: its thinking is switched off, or, where it is asked for, the prompt
+    opens the tag and the grammar waits for its end.
+
+    Raises:
+        UsageError: thinking before a bound answer was asked of a model that marks it otherwise.
+    """
+    template = session.template
+    if bound and think is None and template.knows_thinking:
+        think = False
+    tokens = session.chat(messages, think)
+    thinking = template.text(messages, think=think).rstrip().endswith(OPEN)
+    if bound and think and not thinking:
+        if not template.writes_think_tags:
+            raise UsageError(
+                f"a grammar and thinking together need a model that thinks between {OPEN} tags",
+                "--think off, or no grammar",
+            )
+        opening = session.model.tokenize(f"{OPEN}\n", special=True, add_special=False)
+        return (*tokens, *opening), True
+    return tokens, thinking
 
 
 def _without_thinking(answer: str) -> str:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from specctl.engine.conversation import Conversation, Prompt, attach_files
 from specctl.engine.session import Session
-from specctl.engine.thinking import OPEN
+from specctl.engine.thinking import CLOSE, OPEN
 from specctl.errors import UsageError
 from specctl.events import Cycle, Finished, Record, Started
 from specctl.metrics import Totals, add
-from specctl.settings import Request, Sampling
+from specctl.settings import Grammar, Request, Sampling
 
 _RESERVE = 256  # tokens kept free for an answer before old turns go
 _REMEMBERED = 256  # cycles
@@ -27,6 +27,7 @@ class Manner:
     max_tokens: int
     stop: tuple[str, ...] = ()
     think: bool | None = None
+    grammar: str | None = None  # GBNF that binds each answer, once the thinking has ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,8 @@ class Dialogue:
             yield template.warning
         if self.manner.think is not None and not template.knows_thinking:
             yield "--think changes nothing: this model's template has no such switch"
+        if self.manner.grammar and self.manner.think is None and template.knows_thinking:
+            yield "thinking is off, for a grammar binds the answer; --think on thinks first"
 
     def ask(self, typed: str) -> Question:
         """The message as a prompt; each `@file` in it becomes the file's text.
@@ -89,7 +92,12 @@ class Dialogue:
 
     def _question(self, typed: str, message: str) -> Question:
         reserve = min(_RESERVE, self.manner.max_tokens, self.session.n_ctx // 4)
-        prompt = self.conversation.prompt(message, reserve=reserve, think=self.manner.think)
+        prompt = self.conversation.prompt(
+            message,
+            reserve=reserve,
+            think=self.manner.think,
+            bound=self.manner.grammar is not None,
+        )
         note = ""
         if prompt.dropped:
             turns = "turn" if prompt.dropped == 1 else f"{prompt.dropped} turns"
@@ -100,7 +108,13 @@ class Dialogue:
         """The records of the answer. A turn that fails leaves the conversation as it was."""
         self._asked = question
         manner, prompt = self.manner, question.prompt
-        request = Request(prompt.tokens, manner.max_tokens, manner.sampling, manner.stop)
+        request = Request(
+            prompt.tokens,
+            manner.max_tokens,
+            manner.sampling,
+            manner.stop,
+            grammar=bound(manner.grammar, prompt.thinking),
+        )
         text = [OPEN] if prompt.thinking else []
         for record in self.session.generate(request):
             if isinstance(record, Started):
@@ -131,3 +145,8 @@ class Dialogue:
         """A new conversation; the system message and the totals stay."""
         self.conversation.reset()
         self._asked = None
+
+
+def bound(gbnf: str | None, thinking: bool) -> Grammar | None:
+    """The grammar of an answer; where the prompt left a think tag open, from its end on."""
+    return Grammar(gbnf, after=CLOSE if thinking else "") if gbnf is not None else None

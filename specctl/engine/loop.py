@@ -7,11 +7,14 @@ so that every emitted token comes out of a cycle.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Literal
 
 from specctl.drafters.base import Draft, Drafter, Outcome, TargetPass, nothing
+from specctl.engine.constraint import Constraint
 from specctl.engine.judge import judge
 from specctl.engine.steptime import StepTime
 from specctl.engine.target import Target
@@ -19,12 +22,16 @@ from specctl.engine.text import Assembler
 from specctl.errors import ContextFullError
 from specctl.events import Cycle, Decision, Finished, FinishReason, PromptDone, Record
 from specctl.llama.cancel import CancelledError
+from specctl.sampling import Law
 from specctl.settings import Request
 
 
 @dataclass(slots=True)
 class Run:
-    """What one generation works on. `drafter` None is plain decoding; it may change in between."""
+    """What one generation works on. `drafter` None is plain decoding; it may change in between.
+
+    `constraint` is the request's grammar, before the first token of the answer.
+    """
 
     target: Target
     drafter: Drafter | None
@@ -34,6 +41,7 @@ class Run:
     step_time: StepTime
     started: float  # time.perf_counter() at `Started`
     is_cancelled: Callable[[], bool] = lambda: False
+    constraint: Constraint | None = None
     tokens: list[int] = field(default_factory=list)
     emitted: int = 0
     cycles: int = 0
@@ -81,14 +89,14 @@ def _cycle(run: Run) -> Cycle:
     native = run.target.native_seconds
     n_past = len(run.tokens) - 1
     t_1 = run.step_time.seconds  # in force before this cycle's own measurement
-    limit, draft, decision = _propose(run)
+    limit, draft, decision, cut = _inside(run, *_propose(run))
     proposed = time.perf_counter()
     rows = run.target.verify([run.tokens[-1], *draft.tokens])
     verified = time.perf_counter()
     if run.drafter is not None:
         run.drafter.observe(TargetPass((run.tokens[-1], *draft.tokens), n_past))
     observed = time.perf_counter()
-    verdict = judge(rows, draft, run.tokens, run.request.sampling)
+    verdict = judge(rows, draft, run.tokens, run.request.sampling, run.constraint, cut)
     stood = (*draft.tokens[: verdict.accepted], verdict.token)
     run.target.cut(n_past + 1 + verdict.accepted)
     pieces = _emit(run, stood)
@@ -145,6 +153,24 @@ def _propose(run: Run) -> tuple[int, Draft, Decision]:
     if draft:
         return limit, draft, Decision("draft", draft.detail)
     return limit, draft, Decision("plain", draft.detail or "nothing to propose")
+
+
+def _inside(
+    run: Run, limit: int, draft: Draft, decision: Decision
+) -> tuple[int, Draft, Decision, Law | None]:
+    """The part of the draft that the grammar allows, and what the first token cut was drawn from.
+
+    What is cut had no chance to stand: this changes what a pass costs, never what it says.
+    """
+    if run.constraint is None or not draft:
+        return limit, draft, decision, None
+    short, law = run.constraint.cut(draft)
+    cut = len(draft.tokens) - len(short.tokens)
+    if cut:
+        action: Literal["draft", "plain"] = "draft" if short else "plain"
+        reason = f"{decision.reason}; the grammar cut {cut} of {len(draft.tokens)}".lstrip("; ")
+        decision = dataclasses.replace(decision, action=action, reason=reason)
+    return limit, short, decision, law
 
 
 def _emit(run: Run, stood: tuple[int, ...]) -> tuple[str, ...]:

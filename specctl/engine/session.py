@@ -13,6 +13,7 @@ from specctl.cores import usable_cores
 from specctl.drafters import registry
 from specctl.drafters.base import Drafter
 from specctl.drafters.costs import CostCurve
+from specctl.engine.constraint import Constraint
 from specctl.engine.loop import Run, generate
 from specctl.engine.opening import Opened
 from specctl.engine.steptime import StepTime
@@ -22,7 +23,8 @@ from specctl.llama.api import amx_is_risky, has_gpu_backend
 from specctl.llama.cancel import Cancel
 from specctl.llama.chat import ChatTemplate, Message
 from specctl.llama.context import Context
-from specctl.settings import EngineSettings, Request, Sampling, SpecSettings
+from specctl.llama.grammar import Grammar as NativeGrammar
+from specctl.settings import EngineSettings, Grammar, Request, Sampling, SpecSettings
 
 if TYPE_CHECKING:
     from specctl.sampling import Logits
@@ -181,9 +183,11 @@ class Session:
 
         Raises:
             ContextFullError: the prompt does not fit.
+            GrammarError: the request's grammar cannot be used with this model.
             EngineError: llama.cpp failed.
         """
         self.cancel.clear()
+        constraint = self._constraint(request.grammar)
         self._run = run = Run(
             target=self._feed(),
             drafter=self._drafters[self.spec],
@@ -193,12 +197,21 @@ class Session:
             step_time=self._step_time,
             started=time.perf_counter(),
             is_cancelled=lambda: self.cancel.is_set,
+            constraint=constraint,
         )
         try:
             yield self._started(request)
             yield from generate(run)
         finally:
             self._run = None
+            if constraint is not None:
+                constraint.close()
+
+    def _constraint(self, grammar: Grammar | None) -> Constraint | None:
+        if grammar is None:
+            return None
+        rules = NativeGrammar(self.model, grammar.gbnf)
+        return Constraint(rules, self.model.piece, grammar.after)
 
     @property
     def k_in_force(self) -> int:

@@ -26,11 +26,13 @@ class ChatTemplate:
     def __init__(self, model: Model) -> None:
         self._model = model
         self.warning: str | None = None
+        self.writes_think_tags = False
         source = model.chat_template
         if source is None:
             self._fall_back("the file has no chat template")
             return
         self.knows_thinking = "enable_thinking" in source
+        self.writes_think_tags = "<think>" in source
         try:
             self._formatter = self._compile(source)
             self._formatter(messages=[{"role": "user", "content": "a"}])

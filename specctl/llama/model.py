@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from specctl.errors import EngineError, ModelError
 from specctl.llama import devices, log, preflight, rollback
@@ -14,6 +14,10 @@ from specctl.llama.api import amx_is_risky, library
 from specctl.llama.interrupt import deferred
 from specctl.settings import ModelSettings
 from specctl.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _VOCABULARY_KINDS = {0: "none", 1: "spm", 2: "bpe", 3: "wpm", 4: "ugm", 5: "rwkv", 6: "plamo2"}
 
@@ -151,6 +155,16 @@ class Model:
         if known is None:
             known = self._is_eog[token] = bool(self._lib.llama_vocab_is_eog(self._vocab, token))
         return known
+
+    @cached_property
+    def silent_tokens(self) -> NDArray[np.bool_]:
+        """Which tokens add nothing to the text and end no generation: [n_vocab]. Some 100 ms for
+        150 000 tokens.
+        """
+        import numpy as np
+
+        tokens = range(self.n_vocab)
+        return np.array([not self.piece(token) and not self.is_eog(token) for token in tokens])
 
     @property
     def bos(self) -> int:

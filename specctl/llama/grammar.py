@@ -1,0 +1,106 @@
+"""A grammar's state after some tokens: which tokens may come next.
+
+llama.cpp aborts or throws through ctypes where a token that the grammar does not allow is accepted:
+each one is checked first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import TYPE_CHECKING, Any, Self
+
+from specctl.errors import EngineError, GrammarError
+from specctl.llama import gbnf as text_of
+from specctl.llama.api import library
+from specctl.llama.model import Model
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ids = NDArray[np.int64]
+
+_ROOT = b"root"
+
+
+class Grammar:
+    """Follows the answer token by token. `clone` goes its own way; each is closed.
+
+    Tokens that are written as nothing (control tokens) are not allowed where the grammar speaks of
+    characters alone: llama.cpp would match `<|im_start|>` with the text between quotes. Those that
+    end a generation are allowed where the text is complete.
+
+    Raises:
+        GrammarError: the text is no grammar, or names a token that the model does not have.
+    """
+
+    def __init__(self, model: Model, gbnf: str) -> None:
+        text_of.check(gbnf)
+        self._lib = lib = library()
+        self._model = model
+        self._silent = None if text_of.names_tokens(gbnf) else model.silent_tokens
+        vocab = lib.llama_model_get_vocab(model.handle)
+        self._handle: Any = lib.llama_sampler_init_grammar(vocab, gbnf.encode(), _ROOT)
+        if not self._handle:
+            raise GrammarError(
+                "the grammar names a token that is none, or more than one, of this model",
+                "`<text>` in a grammar is one token; characters go between quotes",
+            )
+
+    def allowed(self, ids: Ids) -> NDArray[np.bool_]:
+        """For each of the tokens `ids` [n]: may it come next? Cost grows with n."""
+        import numpy as np
+
+        data = np.zeros(len(ids), _token_data())
+        data["id"] = ids
+        lib = self._lib
+        array = lib.llama_token_data_array(
+            data=ctypes.cast(data.ctypes.data, lib.llama_token_data_p),
+            size=len(ids),
+            selected=-1,
+            sorted=False,
+        )
+        lib.llama_sampler_apply(self._live, ctypes.byref(array))
+        allowed: NDArray[np.bool_] = data["logit"] == 0
+        if self._silent is not None:
+            allowed &= ~self._silent[ids]
+        return allowed
+
+    def accept(self, token: int) -> None:
+        """Go on after `token`.
+
+        Raises:
+            EngineError: the grammar does not allow it here; nothing was changed.
+        """
+        import numpy as np
+
+        if not self.allowed(np.array([token]))[0]:
+            raise EngineError(f"token {token} is outside the grammar")
+        self._lib.llama_sampler_accept(self._live, token)
+
+    def clone(self) -> Self:
+        """Another one in the same state."""
+        other = object.__new__(type(self))
+        other._lib, other._model, other._silent = self._lib, self._model, self._silent
+        other._handle = self._lib.llama_sampler_clone(self._live)
+        return other
+
+    def close(self) -> None:
+        """Free it, before the model's `close`; may be called twice."""
+        if self._handle:
+            self._lib.llama_sampler_free(self._handle)
+            self._handle = None
+
+    @property
+    def _live(self) -> Any:
+        if not self._handle or not self._model.handle:
+            raise EngineError("this grammar is closed")
+        return self._handle
+
+
+@functools.cache
+def _token_data() -> np.dtype[Any]:
+    import numpy as np
+
+    return np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
