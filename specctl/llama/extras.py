@@ -24,6 +24,16 @@ _ROWS = (
     "_Z26llama_get_embeddings_nextnP13llama_context",
     "?llama_get_embeddings_nextn@@YAPEAMPEAUllama_context@@@Z",
 )
+_LAYER_SWITCH = (
+    "llama_set_embeddings_layer_inp",
+    "_Z30llama_set_embeddings_layer_inpP13llama_contextjb",
+    "?llama_set_embeddings_layer_inp@@YAXPEAUllama_context@@I_N@Z",
+)
+_LAYER_ROWS = (
+    "llama_get_embeddings_layer_inp",
+    "_Z30llama_get_embeddings_layer_inpP13llama_contextj",
+    "?llama_get_embeddings_layer_inp@@YAPEAMPEAUllama_context@@I@Z",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,30 @@ def nextn() -> NextN | None:
         lib.llama_model_default_params(), "load_mtp"
     )
     return NextN(switch, rows) if switch is not None and rows is not None and known else None
+
+
+@dataclass(frozen=True, slots=True)
+class LayerInputs:
+    """What a target's layers read, row by row: EAGLE-3 heads and block drafts live on it.
+
+    `switch(context, layer, on)` aborts the process at the next decode on architectures that do not
+    record it, and at once for a layer beyond the last one. `rows(context, layer)` is the address of
+    float32 rows of the last pass, one per token, as wide as the model; it aborts where nothing was
+    recorded yet.
+    """
+
+    switch: Callable[[Any, int, bool], None]
+    rows: Callable[[Any, int], int | None]
+
+
+@functools.cache
+def layer_inputs() -> LayerInputs | None:
+    """The two functions, or None: then this build can run no drafts that read a target's layers."""
+    pointer, layer = ctypes.c_void_p, ctypes.c_uint32
+    switch = _first(_LAYER_SWITCH, None, pointer, layer, ctypes.c_bool)
+    rows = _first(_LAYER_ROWS, pointer, pointer, layer)
+    known = hasattr(library().llama_context_default_params(), "ctx_other")
+    return LayerInputs(switch, rows) if switch is not None and rows is not None and known else None
 
 
 def _first(names: tuple[str, ...], result: Any, *arguments: Any) -> Any | None:

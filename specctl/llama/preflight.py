@@ -28,7 +28,7 @@ class _InitParams(ctypes.Structure):
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class Reader:
     """The gguf functions this build exports."""
 
     open: Callable[..., Any]
@@ -55,8 +55,7 @@ def check(path: Path, *, trunk: bool = True) -> None:
         ModelError: missing, not a GGUF, a projector, only MTP heads, or a file that llama.cpp would
             abort on (F64 tensors, a token twice in the vocabulary).
     """
-    _check_magic(path)
-    with _opened(path) as header:
+    with opened(path) as header:
         if header is not None:
             _check_contents(*header, path, trunk)
 
@@ -77,27 +76,26 @@ def heads(path: Path) -> HeadFacts | None:
     Raises:
         ModelError: as `check`.
     """
-    _check_magic(path)
-    with _opened(path) as header:
+    with opened(path) as header:
         if header is None:
             return None
-        arch = _text(*header, "general.architecture")
-        declared = _number(*header, f"{arch}.nextn_predict_layers")
-        parts = _number(*header, "split.count")
+        arch = text(*header, "general.architecture")
+        declared = number(*header, f"{arch}.nextn_predict_layers")
+        parts = number(*header, "split.count")
         found = _has_heads(*header)
         trunk = _has_trunk(*header)
     for part in _other_parts(path, parts):
         if not found and part.is_file():
-            with _opened(part) as header:
+            with opened(part) as header:
                 found = header is not None and _has_heads(*header)
     return HeadFacts(arch, declared, found, trunk)
 
 
-def _has_trunk(reader: _Reader, handle: Any) -> bool:
+def _has_trunk(reader: Reader, handle: Any) -> bool:
     return bool(reader.find_tensor(handle, b"blk.0.attn_norm.weight") >= 0)
 
 
-def _has_heads(reader: _Reader, handle: Any) -> bool:
+def _has_heads(reader: Reader, handle: Any) -> bool:
     count = reader.n_tensors(handle)
     return any(b".nextn.eh_proj" in reader.tensor_name(handle, index) for index in range(count))
 
@@ -112,7 +110,13 @@ def _other_parts(path: Path, count: int) -> list[Path]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[_Reader, Any] | None]:
+def opened(path: Path) -> Iterator[tuple[Reader, Any] | None]:
+    """The library's gguf functions and a header read by them; None where it exports none.
+
+    Raises:
+        ModelError: missing, or no GGUF.
+    """
+    _check_magic(path)
     reader = _reader()
     if reader is None:  # a build without these symbols: loading itself must tell
         yield None
@@ -144,7 +148,7 @@ def _check_magic(path: Path) -> None:
         raise ModelError(f"{path.name} is not a GGUF file (it starts with {start[:4]!r})")
 
 
-def _reader() -> _Reader | None:
+def _reader() -> Reader | None:
     library()
     c, p = ctypes, ctypes.c_void_p
     functions = [
@@ -162,11 +166,11 @@ def _reader() -> _Reader | None:
         symbol("gguf_get_val_u16", c.c_uint16, p, c.c_int64),
         symbol("gguf_get_val_u32", c.c_uint32, p, c.c_int64),
     ]
-    return None if None in functions else _Reader(*functions)  # type: ignore[arg-type]
+    return None if None in functions else Reader(*functions)  # type: ignore[arg-type]
 
 
-def _check_contents(reader: _Reader, handle: Any, path: Path, trunk: bool) -> None:
-    arch = _text(reader, handle, "general.architecture")
+def _check_contents(reader: Reader, handle: Any, path: Path, trunk: bool) -> None:
+    arch = text(reader, handle, "general.architecture")
     if arch == "clip":
         raise ModelError(
             f"{path.name} is a vision projector, not a language model",
@@ -189,13 +193,14 @@ def _check_contents(reader: _Reader, handle: Any, path: Path, trunk: bool) -> No
     _check_tokens(reader, handle, path)
 
 
-def _text(reader: _Reader, handle: Any, name: str) -> str:
+def text(reader: Reader, handle: Any, name: str) -> str:
+    """A string of the header, empty where there is none."""
     key = reader.find_key(handle, name.encode())
     is_text = key >= 0 and reader.kv_type(handle, key) == _STRING
     return reader.val_str(handle, key).decode("utf-8", "replace") if is_text else ""
 
 
-def _number(reader: _Reader, handle: Any, name: str) -> int:
+def number(reader: Reader, handle: Any, name: str) -> int:
     """An unsigned number of 16 or 32 bits, 0 where there is none."""
     key = reader.find_key(handle, name.encode())
     kind = reader.kv_type(handle, key) if key >= 0 else -1
@@ -204,7 +209,7 @@ def _number(reader: _Reader, handle: Any, name: str) -> int:
     return int(reader.val_u32(handle, key)) if kind == _UINT32 else 0
 
 
-def _check_tokens(reader: _Reader, handle: Any, path: Path) -> None:
+def _check_tokens(reader: Reader, handle: Any, path: Path) -> None:
     key = reader.find_key(handle, b"tokenizer.ggml.tokens")
     if key < 0:
         return
