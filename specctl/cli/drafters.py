@@ -13,6 +13,7 @@ from rich.table import Table
 from specctl.cli.render import out
 from specctl.drafters.registry import SPEC_TYPES, SpecType
 from specctl.errors import EngineMissingError
+from specctl.hub.drafts import ALIAS, FALLBACK
 
 # Methods of llama.cpp that the in-process engine does not run.
 _ELSEWHERE = {
@@ -59,6 +60,8 @@ def _methods() -> list[Method]:
     for kind in SPEC_TYPES.values():
         reason = why or (_no_heads() if kind.heads else "")
         own.append(Method(kind.name, kind.summary, _needs(kind), not reason, reason))
+    made = "a draft of `specctl make-draft`, or nothing"
+    own.append(Method(ALIAS, f"a draft made from the target, else {FALLBACK}", made, not why, why))
     return own + [
         Method(name, does, needs, False, "not in specctl; llama-server runs it")
         for name, (does, needs) in _ELSEWHERE.items()

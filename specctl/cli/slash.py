@@ -39,10 +39,15 @@ def run_command(dialogue: Dialogue, note: Say, line: str) -> None:
 
 
 def _spec(dialogue: Dialogue, note: Say, argument: str) -> None:
+    from specctl.cli.aliases import in_session
+
     spec = dialogue.session.spec
     if argument:
         types = tuple(part.strip() for part in argument.split(",") if part.strip())
-        for line in dialogue.session.use(dataclasses.replace(spec, types=types)):
+        spec, became = in_session(dataclasses.replace(spec, types=types), dialogue.session)
+        if became:
+            note(became)
+        for line in dialogue.session.use(spec):
             note(line)
     now = dialogue.session.spec
     note(f"spec type {','.join(now.types)}" + (f", k {now.k}" if now.k else ""))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from specctl.cli import aliases
 from specctl.cli import options as o
 from specctl.cli.fetching import resolved
 from specctl.cli.render import err, out
@@ -51,6 +52,7 @@ def verify(
     for model in models or [DEMO]:
         files = resolved(model, draft)
         specs = _specs(spec_type, k, files.draft is not None)
+        specs, files = aliases.settle(specs, files, draft)
         for sampling in (Sampling(), Sampling(temperature=_TEMPERATURE, seed=seed)):
             outcome = _compare(model, files, specs, sampling, settings, max_tokens, all_prompts)
             bugs += _show(model, sampling, outcome)
@@ -59,7 +61,7 @@ def verify(
 
 
 def _specs(names: list[str] | None, k: int | None, draft: bool) -> list[SpecSettings]:
-    from specctl.drafters.registry import SPEC_TYPES, check_types
+    from specctl.drafters.registry import SPEC_TYPES
 
     if names is None:
         names = [
@@ -69,7 +71,7 @@ def _specs(names: list[str] | None, k: int | None, draft: bool) -> list[SpecSett
         ]
     specs = [SpecSettings(types=tuple(name.split(",")), k=k) for name in names]
     for spec in specs:
-        check_types(spec)
+        aliases.check_types(spec)
         if spec.types == ("none",):
             raise UsageError("plain decoding is what the others are compared with")
     return specs

@@ -164,6 +164,4 @@ def hints(argv: Sequence[str]) -> tuple[str, ...]:
             ours = "--draft {}"
         if ours is not None:
             found.append(f"{piece.name} is {ours.replace('{}', piece.value or 'N')} in specctl")
-        if piece.name == "--spec-type" and piece.value == "draft-self":
-            found.append("draft-self is ngram-simple (or ngram-map-k) in specctl")
     return tuple(dict.fromkeys(found))
