@@ -47,7 +47,8 @@ def run(plan: BenchPlan, files: Resolved) -> Outcome | None:
     app = BenchApp(worker, _report, screen.ascii_only())
     with screen.own_terminal(paths.cache_dir() / "native.log"):
         try:
-            app.run()
+            with screen.ended_by_signals(app.exit):
+                app.run()
         finally:
             worker.unseen()
             if worker.outcome is None:

@@ -130,6 +130,7 @@ class EngineDesk:
             n_ctx=session.n_ctx,
             threads=session.threads,
             temperature=dialogue.manner.sampling.temperature,
+            device=session.device,
         )
         if dialogue.conversation.turns:  # chat --load
             yield Recalled(dialogue.conversation.pairs)

@@ -154,7 +154,7 @@ def run(make: Callable[[], Screen[None]], theme: str | None = None) -> None:
         _check_theme(theme)
     with own_terminal(paths.cache_dir() / "native.log"):
         app = SpecctlApp(make(), theme)
-        with _ended_by_signals(app.exit):
+        with ended_by_signals(app.exit):
             app.run()
     if app.crash is not None:
         raise app.crash
@@ -168,7 +168,7 @@ def _check_theme(theme: str) -> None:
 
 
 @contextlib.contextmanager
-def _ended_by_signals(leave: Callable[[], None]) -> Iterator[None]:
+def ended_by_signals(leave: Callable[[], None]) -> Iterator[None]:
     """SIGINT, SIGTERM and SIGHUP leave the screen as Ctrl-Q does, however often they come."""
 
     def handler(_signal: int, _frame: FrameType | None) -> None:

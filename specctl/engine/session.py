@@ -23,6 +23,7 @@ from specctl.llama.api import amx_is_risky, has_gpu_backend
 from specctl.llama.cancel import Cancel
 from specctl.llama.chat import ChatTemplate, Message
 from specctl.llama.context import Context
+from specctl.llama.devices import described
 from specctl.llama.grammar import Grammar as NativeGrammar
 from specctl.settings import EngineSettings, Grammar, Request, Sampling, SpecSettings
 
@@ -212,6 +213,11 @@ class Session:
             return None
         rules = NativeGrammar(self.model, grammar.gbnf)
         return Constraint(rules, self.model.piece, grammar.after)
+
+    @property
+    def device(self) -> str:
+        """Where the target computes: `CPU`, `CUDA0`, both."""
+        return described(self.settings.target)
 
     @property
     def k_in_force(self) -> int:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from specctl.errors import ContextFullError, EngineError, ModelError
 from specctl.llama import log, rollback
 from specctl.llama.api import library
 from specctl.llama.cancel import Cancel, CancelledError
-from specctl.llama.extras import nextn
+from specctl.llama.extras import layer_inputs, nextn
 from specctl.llama.model import Model
 from specctl.llama.opening import context_params, open_context
 from specctl.settings import EngineSettings, ModelSettings
@@ -52,6 +52,13 @@ class Tap(Protocol):
 
     def reach(self, length: int) -> int:
         """How far the memory must be taken back to hold `length` tokens: `length`, or one less."""
+
+
+@runtime_checkable
+class LayerTap(Tap, Protocol):
+    """One that lives on what some layers read, not on the hidden states before the head."""
+
+    layers: tuple[int, ...]  # n_layer: what leaves the last one
 
 
 class Context:
@@ -104,6 +111,12 @@ class Context:
         if cancel is not None:
             cancel.attach(lib, self.handle)
         self._memory = lib.llama_get_memory(self.handle)
+        if not self._memory:
+            self.close()
+            raise ModelError(
+                f"{model.path.name} ({model.arch}) keeps no KV cache: an encoder or a diffusion "
+                "model, which does not write token by token"
+            )
         self._rollback = self._choose_rollback()
         self.n_ctx: int = lib.llama_n_ctx_seq(self.handle)
         self._prepare_batches()
@@ -231,15 +244,27 @@ class Context:
         """
         if tap is self._tap:
             return
-        extra = nextn()
-        if extra is None:
-            raise EngineError("this llama-cpp-python build gives no hidden states")
-        extra.switch(self.handle, tap is not None, False)
+        self._give(self._tap, False)
         self._tap = None
         if tap is not None:
             self.clear()
+            self._give(tap, True)
             tap.start(self)
             self._tap = tap
+
+    def _give(self, tap: Tap | None, on: bool) -> None:
+        """Record what `tap` lives on, or no longer."""
+        if tap is None:
+            return
+        hidden, inputs = nextn(), layer_inputs()
+        layers = set(tap.layers) if isinstance(tap, LayerTap) else None
+        if hidden is None or (layers is not None and inputs is None):
+            raise EngineError("this llama-cpp-python build gives no hidden states")
+        if layers is None or self.model.n_layer in layers:
+            hidden.switch(self.handle, on, False)
+        for layer in (layers or set()) - {self.model.n_layer}:
+            assert inputs is not None
+            inputs.switch(self.handle, layer, on)
 
     def _rewind(self, length: int, common: int | None = None) -> int:
         """Hold at most the first `length` tokens; returns how many are held."""

@@ -24,6 +24,16 @@ def names() -> tuple[str, ...]:
     return tuple(name(get(index)).decode() for index in range(count()))
 
 
+def described(settings: ModelSettings) -> str:
+    """Where a model of these settings computes: `CPU`, `CUDA0`, `CPU + CUDA0`."""
+    wanted = settings.devices or names()
+    gpus = [name for name in wanted if name not in ("CPU", "BLAS")]
+    if not gpus or not settings.gpu_layers:
+        return "CPU"
+    shared = settings.gpu_layers > 0 or settings.n_cpu_moe or settings.tensor_overrides
+    return " + ".join((["CPU"] if shared else []) + gpus)
+
+
 def _device(name: str) -> int:
     find = symbol("ggml_backend_dev_by_name", ctypes.c_void_p, ctypes.c_char_p)
     handle = find(name.encode()) if find is not None else None

@@ -101,7 +101,7 @@ def _short(view: _View) -> Content:
     if view.now.drafted:
         chunks.append([(words.acceptance(view.now), "")])
     else:
-        chunks.append([(words.plain_speed(view.live.t_1), MUTED)])
+        chunks.append([(_plain(view.live), MUTED)])
     return _row(view, chunks, f" {view.signs.dot} ")
 
 
@@ -127,11 +127,16 @@ def _speed_now(view: _View) -> str:
     return f"{number(totals.tokens_per_second, '.1f')} tok/s"
 
 
+def _plain(live: Live) -> str:
+    """A server's plain speed is what the user says, not what was measured."""
+    return words.plain_speed(live.t_1, given=bool(live.intervals) and not live.cycles)
+
+
 def _speed(view: _View) -> Content:
     live = view.live
     chunks: list[Chunk] = [[(_speed_now(view), STRONG)]]
-    chunks.append([(words.plain_speed(live.t_1), "" if live.t_1 else MUTED)])
-    if live.phase == "writing":
+    chunks.append([(_plain(live), "" if live.t_1 else MUTED)])
+    if live.phase == "writing" and live.turns:
         chunks[0] = [(_speed_now(view), STRONG), (" now", MUTED)]
         mean = number(live.answer.tokens_per_second, ".1f")
         chunks.append([(f"this answer {mean}", "")])
@@ -145,7 +150,7 @@ def _speed_and_acceptance(view: _View) -> Content:
         [
             [(_speed_now(view), STRONG)],
             [(words.acceptance(view.now), "")],
-            [(words.plain_speed(view.live.t_1), MUTED)],
+            [(_plain(view.live), MUTED)],
         ],
     )
 
@@ -159,7 +164,7 @@ def _acceptance(view: _View) -> Content:
         [(f"tokens/pass {number(now.tokens_per_pass)}", "")],
     ]
     if not now.exact:
-        chunks.append([("mixed with other requests", WARN)])
+        chunks.append([("sums mixed or derived", WARN)])
     return _row(view, chunks)
 
 
@@ -167,6 +172,8 @@ def _split(view: _View) -> Content:
     """A cycle's time as one bar, and verification against the guides' band."""
     now, signs = view.now, view.signs
     draft, verify = now.draft_share, now.verify_share
+    if draft is not None and verify is None:
+        return _row(view, [[(f"draft {percent(draft)} of the time", "")]])
     if draft is None or verify is None:
         return _row(view, [[("cycle time not measured", MUTED)]])
     shares = (draft, verify, max(0.0, 1 - draft - verify))
@@ -200,8 +207,11 @@ def _split(view: _View) -> Content:
 
 def _positions(view: _View) -> Content:
     """Acceptance by position over the answer: a curve, figures, and how many cycles they are of."""
-    totals = view.live.answer
+    live = view.live
+    totals = live.answer if live.turns else live.totals
     shares = totals.acceptance_by_position
+    if not shares and totals.acceptance_of_drafted:
+        return _of_drafted(view, totals)
     if not shares:
         return _row(view, [[("by position –", MUTED)]])
     chunks: list[Chunk] = [[("by position", "")]]
@@ -223,6 +233,15 @@ def _positions(view: _View) -> Content:
     return _row(view, chunks, " ")
 
 
+def _of_drafted(view: _View, totals: Totals) -> Content:
+    """Over all drafted passes, where a source does not say how many drafted that far."""
+    figures = [_figure(share) for share in totals.acceptance_of_drafted]
+    head, tail = "by position", f"of all {totals.drafted_cycles} drafts"
+    while len(figures) > 1 and len(f"{head} {' '.join(figures)} {tail}") > view.width:
+        figures.pop()
+    return _row(view, [[(head, "")], [(" ".join(figures), "")], [(tail, MUTED)]], " ")
+
+
 def _fits(figures: Sequence[str], counts: Sequence[str], room: int) -> bool:
     return sum(len(text) + 1 for text in (*figures, *counts)) + 2 <= room
 
@@ -233,8 +252,10 @@ def _figure(share: float) -> str:
     return text[1:] if text.startswith("0") else text[:3]
 
 
-def _context(view: _View) -> Content:
+def _context(view: _View) -> Content | None:
     live, signs = view.live, view.signs
+    if not live.n_ctx and live.intervals:
+        return None
     if not live.n_ctx:
         return _row(view, [[("context –", MUTED)]])
     share = min(1.0, live.held / live.n_ctx)
@@ -255,7 +276,11 @@ def _gain(view: _View) -> Content | None:
     if live.totals.known_t_c and live.totals.drafted:
         seconds = live.totals.net_gain
         chunks.append(
-            [("net gain against plain ", ""), (words.gain(seconds), GOOD if seconds >= 0 else BAD)]
+            [
+                ("net gain against plain ", ""),
+                (words.gain(seconds), GOOD if seconds >= 0 else BAD),
+                (" since the start", MUTED),
+            ]
         )
     read = live.prompt_tokens - 1 - live.reused_tokens  # the last token is the first cycle's
     if live.phase == "prompt":
