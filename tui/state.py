@@ -150,6 +150,8 @@ class Live:
         """What the figures beside the text are about: while it writes the last cycles, else the
         whole answer; and that stretch in words.
         """
+        if self.intervals and not self.cycles:
+            return self.now(), f"last {min(WINDOW, len(self.intervals))} intervals"
         if self.phase == "writing" or not self.turns or not self.answer.cycles:
             return self.now(), f"last {min(WINDOW, len(self.cycles))} cycles"
         return self.answer, "whole answer"
@@ -161,8 +163,7 @@ class Live:
             case Cycle():
                 self._cycle(event)
             case Interval():
-                self._sums(event)
-                self.intervals.append(event)
+                self._interval(event)
             case Started():
                 self._started(event)
             case PromptDone():
@@ -239,6 +240,13 @@ class Live:
         if cycle.t_1 is not None:
             self.t_1 = cycle.t_1
         self._decided(cycle.decision, cycle)
+
+    def _interval(self, interval: Interval) -> None:
+        self._sums(interval)
+        self.intervals.append(interval)
+        self.phase = "writing"
+        if interval.t_1 is not None:
+            self.t_1 = interval.t_1
 
     def _sums(self, event: Cycle | Interval) -> None:
         self.totals = add(self.totals, event)

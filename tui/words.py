@@ -167,9 +167,28 @@ def acceptance(totals: Totals) -> str:
     return f"α {number(totals.acceptance_rate)}, drafted {coverage}"
 
 
-def plain_speed(t_1: float | None) -> str:
-    """What one plain step a token gives, or that it is not known."""
+def plain_speed(t_1: float | None, given: bool = False) -> str:
+    """What one plain step a token gives, or that it is not known. `given`: by the user."""
+    if given:
+        return f"plain {1 / t_1:.1f} (given)" if t_1 else "plain not known"
     return f"plain {1 / t_1:.1f} (measured)" if t_1 else "plain not measured yet"
+
+
+def watched(totals: Totals) -> str:
+    """A stretch of a watched server in one line: what is known of it, the standing last."""
+    parts = [f"{number(totals.tokens_per_second, '.1f')} tok/s", acceptance(totals)]
+    if totals.drafted:
+        parts += [
+            f"K {number(totals.mean_draft_length, '.1f')}",
+            f"α×K {number(totals.accepted_per_cycle)}",
+        ]
+    parts.append(f"tokens/pass {number(totals.tokens_per_pass)}")
+    if totals.standing is not None:
+        word = "at break-even" if totals.standing == "at" else totals.standing
+        parts.append(f"{word} {times_faster(totals)}, needs {number(totals.break_even)}")
+    elif totals.estimated_speedup is not None:
+        parts.append(times_faster(totals))
+    return " · ".join(parts)
 
 
 def gain(seconds: float) -> str:

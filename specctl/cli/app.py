@@ -44,10 +44,12 @@ COMMANDS = {
     "pull": ("specctl.cli.pull:pull", "Fetch a whole pair; resumes where it stopped."),
     "replay": ("specctl.cli.replay:replay", "Play a recording on the dashboard."),
     "models": ("specctl.cli.models:models", "List, verify, remove, import model files."),
+    "watch": ("specctl.cli.watch:watch", "Any engine's server on the dashboard."),
     "engine show": (
         "specctl.cli.engine:engine_show",
         "The same pair in llama-server, vLLM and others.",
     ),
+    "engine run": ("specctl.cli.engine_run:engine_run", "Start one, see that it speculates."),
     "engine explain": ("specctl.cli.engine:engine_explain", "What old flags are called today."),
 }
 

@@ -19,7 +19,7 @@ from specctl.external.launch import Launch, docker, folded, shell
 from specctl.external.wish import Options, make_wish
 from specctl.plan import catalog
 
-_BUILD = {
+BUILD = {
     "llama-server": llama_server.build,
     "vllm": vllm.build,
     "sglang": sglang.build,
@@ -35,32 +35,50 @@ _WORDS = {
 }
 
 
+EngineName = Annotated[str, typer.Argument(metavar="ENGINE", help=", ".join(ENGINES))]
+Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="A profile (id, id:QUANT, id:QUANT+METHOD), hf:owner/repo, hf:owner/repo/file, "
+        "a file or folder.",
+    ),
+]
+Extra = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="-- FLAGS", help="Flags of the engine's own to add, unchanged."),
+]
+Draft = Annotated[
+    str | None, typer.Option("--draft", "-d", help="The draft or head, named like MODEL.")
+]
+SpecType = Annotated[
+    str | None, typer.Option("--spec-type", help="A method, or a comma list of them.")
+]
+K = Annotated[
+    int | None,
+    typer.Option("--k", help="Most drafted tokens per cycle; the profile's advice else."),
+]
+Ctx = Annotated[int | None, typer.Option("--ctx", help="Context, tokens.")]
+Tp = Annotated[int, typer.Option("--tp", help="GPUs of a tensor-parallel group, in all.")]
+Host = Annotated[str, typer.Option("--host", help="Address to listen on.")]
+Port = Annotated[int | None, typer.Option("--port", help="The engine's own by default.")]
+Adaptive = Annotated[
+    bool, typer.Option("--adaptive", help="The engine's own way to adapt draft lengths.")
+]
+Nearest = Annotated[
+    bool, typer.Option("--nearest", help="Take the nearest method where one is missing.")
+]
+
+
 def engine_show(
-    engine: Annotated[str, typer.Argument(metavar="ENGINE", help=", ".join(ENGINES))],
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL",
-            help="A profile (id, id:QUANT, id:QUANT+METHOD), hf:owner/repo, hf:owner/repo/file, "
-            "a file or folder.",
-        ),
-    ],
-    extra: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="-- FLAGS", help="Flags of the engine's own to add, unchanged."),
-    ] = None,
-    draft: Annotated[
-        str | None, typer.Option("--draft", "-d", help="The draft or head, named like MODEL.")
-    ] = None,
-    spec_type: Annotated[
-        str | None, typer.Option("--spec-type", help="A method, or a comma list of them.")
-    ] = None,
-    k: Annotated[
-        int | None,
-        typer.Option("--k", help="Most drafted tokens per cycle; the profile's advice else."),
-    ] = None,
-    ctx: Annotated[int | None, typer.Option("--ctx", help="Context, tokens.")] = None,
-    tp: Annotated[int, typer.Option("--tp", help="GPUs of a tensor-parallel group, in all.")] = 1,
+    engine: EngineName,
+    model: Model,
+    extra: Extra = None,
+    draft: Draft = None,
+    spec_type: SpecType = None,
+    k: K = None,
+    ctx: Ctx = None,
+    tp: Tp = 1,
     nodes: Annotated[int, typer.Option("--nodes", help="Machines.")] = 1,
     head: Annotated[
         str | None, typer.Option("--head", metavar="ADDRESS", help="The first node's address.")
@@ -68,14 +86,10 @@ def engine_show(
     node: Annotated[
         int, typer.Option("--node", help="Which node's command --shell and --docker print.")
     ] = 0,
-    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int | None, typer.Option("--port", help="The engine's own by default.")] = None,
-    adaptive: Annotated[
-        bool, typer.Option("--adaptive", help="The engine's own way to adapt draft lengths.")
-    ] = False,
-    nearest: Annotated[
-        bool, typer.Option("--nearest", help="Take the nearest method where one is missing.")
-    ] = False,
+    host: Host = "127.0.0.1",
+    port: Port = None,
+    adaptive: Adaptive = False,
+    nearest: Nearest = False,
     as_shell: Annotated[bool, typer.Option("--shell", help="Only what a shell runs.")] = False,
     as_docker: Annotated[bool, typer.Option("--docker", help="In the engine's image.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
@@ -87,7 +101,7 @@ def engine_show(
         draft, spec_type, k, ctx, tp, nodes, head, host, port, adaptive, nearest, tuple(extra or ())
     )
     wish = make_wish(engine, model, options, catalog.load())
-    launch = _BUILD[engine](wish)
+    launch = BUILD[engine](wish)
     launch.node(node)
     if as_docker:
         launch = docker(launch, node)

@@ -148,28 +148,22 @@ def why_wrong(reading: Reading) -> str:
     return _wrong(_nominal(reading.sums, reading))
 
 
-def _counts(sums: Sums) -> tuple[float, ...]:
-    return (
-        sums.drafts,
-        sums.drafted,
-        sums.accepted,
-        sums.generated or 0,
-        sums.seconds or 0.0,
-        *sums.accepted_at,
-    )
-
-
 def _base_of(before: Reading, now: Reading) -> tuple[Sums | None, str]:
-    """What to subtract, and a word where it is not the last look."""
-    began = None not in (before.began, now.began) and before.began != now.began
-    old, new = _counts(before.sums), _counts(now.sums)
+    """What to subtract, and a word where it is not the last look.
+
+    After a restart all sums are lower, but for positions that a longer draft has filled.
+    """
+    old, new = before.sums, now.sums
     pairs = [
-        (a, b)
-        for a, b in zip(
-            old + (0,) * (len(new) - len(old)), new + (0,) * (len(old) - len(new)), strict=True
-        )
+        (old.drafts, new.drafts),
+        (old.drafted, new.drafted),
+        (old.accepted, new.accepted),
+        (old.generated or 0, new.generated or 0),
+        (old.seconds or 0.0, new.seconds or 0.0),
     ]
-    fell = any(b < a for a, b in pairs)
+    at = itertools.zip_longest(old.accepted_at, new.accepted_at, fillvalue=0)
+    fell = any(b < a for a, b in (*pairs, *at))
+    began = None not in (before.began, now.began) and before.began != now.began
     if began or (fell and all(b <= a for a, b in pairs)):
         return Sums(), "the server restarted: its counters begin anew"
     if fell:

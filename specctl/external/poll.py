@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from specctl.errors import RemoteError, SpecctlError
 from specctl.events import Cycle, Record, from_dict
-from specctl.external.errors import JunkError
+from specctl.external.errors import JunkError, SilentError
 from specctl.external.exposition import parse
 from specctl.external.ledger import Ledger
 from specctl.external.probe import PROMPTS, ask
@@ -33,6 +33,7 @@ class Counters:
         self._line = line
         self._seen = seen
         self._iterations = Iterations()
+        self._listed = list(seen.listed)
 
     def look(self) -> Reading:
         """What it counts now.
@@ -64,6 +65,7 @@ class Counters:
             series = read_series("trtllm", samples)
         value = listed.json() if listed.ok else None
         if isinstance(value, list):
+            value, self._listed = self._listed + value, []
             return self._iterations.read(value, series.sums.generated if series else None)
         if series is None:
             raise metrics_off(self._seen)
@@ -114,11 +116,11 @@ def _counting(
         except RemoteError as error:
             if type(error).__name__ != trouble:
                 trouble = type(error).__name__
-                yield Remark(f"{_words(error)}: waiting for it", "warning")
+                yield Remark(f"{_words(error)}: waiting for it", "warning", up=False)
             continue
         if trouble:
             trouble = ""
-            yield Remark(f"{seen.title} answers again")
+            yield Remark(f"{seen.title} answers again", up=True)
         yield from ledger.enter(reading, clock())
 
 
@@ -161,28 +163,31 @@ def _following(
         try:
             for data in line.events("/cycles"):
                 if told:
-                    yield Remark(f"{seen.title} answers again")
+                    yield Remark(f"{seen.title} answers again", up=True)
                 told, opened = False, True
                 record = read_record(data)
                 if record is not None:
                     yield record
                 if wait(0.0):
                     return
-        except JunkError as error:
-            if opened or "404" not in error.message:
-                raise
-            yield from _counting(line, dataclasses.replace(seen, cycles=False), plan, wait, clock)
-            return
+        except SilentError:  # nobody asks it anything
+            opened = True
         except RemoteError as error:
+            if not opened and getattr(error, "status", None) == 404:  # an older one
+                seen = dataclasses.replace(seen, cycles=False)
+                yield from _counting(line, seen, plan, wait, clock)
+                return
             if not opened:
                 raise
             if not told:
                 told = True
-                yield Remark(f"{_words(error)}: waiting for it", "warning")
+                yield Remark(f"{_words(error)}: waiting for it", "warning", up=False)
         else:
             if not told:
                 told = True
-                yield Remark(f"{seen.title} has closed its stream: waiting for it", "warning")
+                yield Remark(
+                    f"{seen.title} has closed its stream: waiting for it", "warning", up=False
+                )
         if wait(plan.interval):
             return
 
@@ -256,8 +261,10 @@ def _compared(counters: Counters, before: Reading, seen: tuple[int, ...], wait: 
     )
 
 
-def open_server(line: Line, probing: bool) -> Seen:
-    """Recognise it, and check that what is asked can be had.
+def open_server(line: Line, probing: bool, streaming: bool = True) -> tuple[Seen, Reading | None]:
+    """Recognise it, and check that what is asked can be had: the first look, where one is due.
+
+    `streaming` False: counters are wanted, though it streams its cycles.
 
     Raises:
         RemoteError: see specctl/external/errors.py.
@@ -269,6 +276,12 @@ def open_server(line: Line, probing: bool) -> Seen:
             f"{seen.title} shows no cycles of a request",
             "--probe is for llama-server; without it, its counters are watched",
         )
-    if not seen.metrics and not probing and not seen.cycles:
+    stream = seen.cycles and streaming
+    if not seen.metrics and not probing and not stream:
         raise metrics_off(seen)
-    return seen
+    if not seen.metrics or stream:
+        return seen, None
+    reading = Counters(line, seen).look()
+    if seen.engine == "vllm":  # its series are there where it speculates, and only there
+        seen = dataclasses.replace(seen, speculates=bool(reading.speculates))
+    return dataclasses.replace(seen, listed=()), reading

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from specctl.external.errors import JunkError, MetricsOffError, NotAnEngineError
+from specctl.errors import RemoteError
+from specctl.external.errors import GoneError, JunkError, MetricsOffError, NotAnEngineError
 from specctl.external.exposition import parse
 from specctl.external.flags import ENGINES
 from specctl.external.readings import PREFIX, Engine
@@ -32,7 +33,8 @@ SWITCH: dict[Engine, str] = {
 class Seen:
     """A server. `speculates` None: it does not say. `method` in the server's own words.
 
-    `cycles`: it streams its cycles; `metrics`: its counters can be read.
+    `cycles`: it streams its cycles; `metrics`: its counters can be read. `listed`: what looking at
+    a list that empties itself took away.
     """
 
     engine: Engine
@@ -43,6 +45,7 @@ class Seen:
     method: str = ""
     metrics: bool = True
     cycles: bool = False
+    listed: tuple[Any, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def title(self) -> str:
@@ -54,7 +57,7 @@ def recognise(line: Line) -> Seen:
     """Look at a server's own paths.
 
     Raises:
-        GoneError: nobody answers.
+        GoneError: nobody answers, or it is not ready.
         KeyRefusedError: it wants a key.
         NotAnEngineError: something else answers.
     """
@@ -65,7 +68,11 @@ def recognise(line: Line) -> Seen:
         engine, counted = _by_words(line, models), False
     if engine is None:
         raise _stranger(line, metrics, models)
-    return _about(line, engine, _first_model(models), counted)
+    if engine == "trtllm" and not counted:  # either of its two switches
+        counted = _by_metrics(line.get("/prometheus/metrics")) == "trtllm"
+    seen = _about(line, engine, _first_model(models), counted)
+    listed = metrics.json() if engine == "trtllm" and metrics.ok else None
+    return replace(seen, listed=tuple(listed)) if isinstance(listed, list) else seen
 
 
 def metrics_off(seen: Seen) -> MetricsOffError:
@@ -123,8 +130,13 @@ def _sglang_info(line: Line) -> dict[str, Any]:
     return {}
 
 
-def _stranger(line: Line, metrics: Answer, models: Answer) -> NotAnEngineError:
+def _stranger(line: Line, metrics: Answer, models: Answer) -> RemoteError:
     where = line.where.shown
+    if metrics.status >= 500 and metrics.status != 501:
+        return GoneError(
+            f"{where} answers {metrics.status}: it is loading its model, or in trouble",
+            "try again when it is ready",
+        )
     if metrics.is_page or models.is_page:
         what = "answers with a web page, not as an engine"
     else:

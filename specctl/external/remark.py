@@ -12,3 +12,4 @@ class Remark:
 
     text: str
     kind: Literal["note", "warning", "alert"] = "note"
+    up: bool | None = None  # the server has gone, or is back

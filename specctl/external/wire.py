@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from specctl.errors import UsageError
-from specctl.external.errors import GoneError, JunkError, KeyRefusedError
+from specctl.external.errors import GoneError, JunkError, KeyRefusedError, SilentError
 from specctl.units import MIB, format_bytes, format_seconds, printable
 
 if TYPE_CHECKING:
@@ -116,6 +116,7 @@ class Line:
                 headers=headers,
                 timeout=httpx2.Timeout(timeout),
                 trust_env=not _LOCAL.fullmatch(host),
+                verify=where.base.startswith("https:"),  # reading certificates takes its time
                 follow_redirects=False,
             )
         except (OSError, ValueError, ImportError) as error:  # certificates, proxies
@@ -133,18 +134,27 @@ class Line:
             KeyRefusedError: 401 or 403.
             JunkError: too large, or compressed.
         """
-        end = time.monotonic() + self._timeout
         query = f"?{self.where.query}" if self.where.query else ""
-        with self._request("GET", path + query, None, self._timeout) as response:
+        return self._whole("GET", path, path + query, None, self._timeout)
+
+    def post(self, path: str, body: dict[str, Any], timeout: float) -> Answer:
+        """The same for a request that may take `timeout` seconds to answer. Raises as `get`."""
+        return self._whole("POST", path, path, body, timeout)
+
+    def _whole(
+        self, method: str, path: str, target: str, sent: dict[str, Any] | None, timeout: float
+    ) -> Answer:
+        end = time.monotonic() + timeout
+        with self._request(method, target, sent, timeout) as response:
             body = bytearray()
-            for chunk in self._chunks(response):
+            for chunk in self._chunks(response, self._slow(path, timeout)):
                 body += chunk
                 if len(body) > LARGEST:
                     raise JunkError(
                         f"{self.where.shown}{path} answers more than {format_bytes(LARGEST, 0)}"
                     )
                 if time.monotonic() > end:
-                    raise self._slow(path)
+                    raise self._slow(path, timeout)
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         return Answer(response.status_code, kind, bytes(body))
 
@@ -152,19 +162,23 @@ class Line:
         """The `data:` of a stream of server-sent events; POST where there is a body.
 
         Raises:
-            GoneError: cut, or silent for long.
+            GoneError: cut.
+            SilentError: nothing has come for long.
             KeyRefusedError: 401 or 403.
             JunkError: another status than 200, or a line without end.
         """
         method = "GET" if body is None else "POST"
+        silent = SilentError(f"{self.where.shown}{path} is silent for {format_seconds(SILENCE)}")
         with self._request(method, path, body, SILENCE) as response:
+            chunks = self._chunks(response, silent)
             if response.status_code != 200:
-                said = b"".join(_first(self._chunks(response), 4096)).decode("utf-8", "replace")
+                said = b"".join(_first(chunks, 4096)).decode("utf-8", "replace")
                 raise JunkError(
                     f"{self.where.shown}{path} answers {response.status_code}",
                     printable(" ".join(said.split()))[:200] or None,
+                    response.status_code,
                 )
-            yield from events(self._chunks(response))
+            yield from events(chunks)
 
     def _request(
         self, method: str, path: str, body: dict[str, Any] | None, silence: float
@@ -178,7 +192,7 @@ class Line:
         try:
             response = self._client.send(request, stream=True)
         except httpx2.TimeoutException as error:
-            raise self._slow(path) from error
+            raise self._slow(path, silence) from error
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             raise self._gone(error) from error
         if response.status_code in (401, 403):
@@ -192,7 +206,7 @@ class Line:
             )
         return _Open(response)
 
-    def _chunks(self, response: httpx2.Response) -> Iterator[bytes]:
+    def _chunks(self, response: httpx2.Response, late: GoneError) -> Iterator[bytes]:
         import httpx2
 
         coding = response.headers.get("content-encoding", "identity")
@@ -201,13 +215,13 @@ class Line:
         try:
             yield from response.iter_raw()
         except httpx2.TimeoutException as error:
-            raise self._slow(response.request.url.path) from error
+            raise late from error
         except (httpx2.HTTPError, OSError) as error:
             raise self._gone(error) from error
 
-    def _slow(self, path: str) -> GoneError:
+    def _slow(self, path: str, seconds: float) -> GoneError:
         return GoneError(
-            f"{self.where.shown}{path} did not answer within {format_seconds(self._timeout)}",
+            f"{self.where.shown}{path} did not answer within {format_seconds(seconds)}",
             "a busy or loading server may need longer: --timeout SECONDS",
         )
 

@@ -6,7 +6,9 @@ with `serve_tokens(...)`, `restart()`, or sets a `fault`.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -45,6 +47,7 @@ class FakeEngine:
         self.asked: list[dict[str, Any]] = []
         self.port = port
         self.server: ThreadingHTTPServer | None = None
+        self.connections: list[socket.socket] = []
 
     @property
     def url(self) -> str:
@@ -73,6 +76,10 @@ class FakeEngine:
             self.server.shutdown()
             self.server.server_close()
             self.server = None
+        for one in self.connections:  # a client may keep its line open
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        self.connections.clear()
 
     # what it counts
 
@@ -228,6 +235,10 @@ class FakeEngine:
 class _Handler(BaseHTTPRequestHandler):
     fake: FakeEngine
     protocol_version = "HTTP/1.1"
+
+    def setup(self) -> None:
+        super().setup()
+        self.fake.connections.append(self.connection)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         pass

@@ -102,7 +102,7 @@ def test_what_a_source_does_not_say_is_a_dash():
     state = live([interval(passes=None, drafted_passes=None, drafted_at=None, exact=False)])
     lines = numbers(state, 90, 8)
     assert lines[2] == (
-        "α 0.50, drafted ? %   K –   α×K –   tokens/pass –   mixed with other requests"
+        "α 0.50, drafted ? %   K –   α×K –   tokens/pass –   sums mixed or derived"
     )
     assert lines[3] == "cycle time not measured"
 

@@ -1,0 +1,267 @@
+"""`specctl watch` and `specctl engine run` as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent.parent / "external"))
+from fake_engine import FakeEngine, chat_events
+
+from specctl.cli.app import main
+from specctl.external.exposition import parse
+from specctl.recording import read
+
+HERE = Path(__file__).parent.parent / "external"
+PAYLOADS = HERE / "payloads"
+
+
+@pytest.fixture
+def specctl(monkeypatch, capsys):
+    """`specctl("watch", …)` → exit code, stdout, stderr."""
+
+    def run(*args: str):
+        monkeypatch.setattr(sys, "argv", ["specctl", *args])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def drive(engine: FakeEngine, accepted=(4, 2, 0)) -> None:
+    for one in accepted:
+        engine.cycle(4, one)
+    engine.cycle(0, 0)
+
+
+def test_once_as_json(specctl):
+    with FakeEngine("llama-server") as engine:
+        drive(engine)
+        code, out, _ = specctl("watch", engine.url, "--once", "--json", "--baseline", "100")
+    assert code == 0
+    said = json.loads(out)
+    assert (said["drafts"], said["drafted"], said["accepted"]) == (3, 12, 6)
+    assert (said["passes"], said["generated"]) == (4, 10)
+    assert said["acceptance_rate"] == 0.5
+    assert said["tokens_per_pass"] == 2.5
+    assert said["break_even"] == pytest.approx((0.08 - 0.01) / 0.03 - 1)
+    assert said["speculates"] is True
+    assert said["verify_share"] is None  # not told, so null
+    assert said["since"] == "the server's start"
+
+
+def test_what_is_not_known_is_null(specctl):
+    with FakeEngine("trtllm") as engine:
+        engine.metrics = True
+        engine._prometheus_metrics = lambda: (404, "text/plain", b"")  # type: ignore[method-assign]
+        drive(engine)
+        code, out, _ = specctl("watch", engine.url, "--once", "--json")
+    said = json.loads(out)
+    assert code == 0
+    assert (said["drafted"], said["generated"], said["passes"]) == (12, None, None)
+    assert said["break_even"] is None
+    assert said["tokens_per_second"] is None
+
+
+def test_once_for_people(specctl):
+    with FakeEngine("vllm") as engine:
+        drive(engine)
+        code, out, _ = specctl("watch", engine.url, "--once")
+    assert code == 0
+    assert "vLLM 0.33.0" in out
+    assert "speculation on" in out
+    assert "α 0.50, drafted 75 %" in out
+    assert "by position (of all drafts): 0.67 0.67 0.33 0.33" in out
+
+
+def test_counters_that_lie_are_said_and_null(specctl):
+    with FakeEngine("llama-server") as engine:
+        engine.counts.accepted, engine.counts.drafted, engine.counts.drafts = 9, 4, 1
+        code, out, _ = specctl("watch", engine.url, "--once", "--json")
+    said = json.loads(out)
+    assert code == 0
+    assert said["accepted"] is None
+    assert "9 accepted of 4 drafted" in " ".join(said["notes"])
+
+
+def test_prometheus_text_once(specctl):
+    with FakeEngine("llama-server") as engine:
+        drive(engine)
+        code, out, _ = specctl("watch", engine.url, "--prometheus", "-")
+    assert code == 0
+    samples = parse(out)
+    assert samples.total("specctl_watch_accepted_tokens_total") == 6
+    assert samples.total("specctl_watch_acceptance_rate") == 0.5
+    assert samples.total("specctl_watch_break_even") is None
+
+
+def test_strict_turns_a_broken_rule_into_an_exit_code(specctl):
+    with FakeEngine("llama-server") as engine:
+        for _ in range(100):
+            engine.cycle(4, 1)
+        code, out, _ = specctl("watch", engine.url, "--once", "--json", "--strict")
+        assert code == 1
+        assert "below 0.40" in json.loads(out)["alerts"][0]
+        assert specctl("watch", engine.url, "--once", "--json")[0] == 0
+
+
+def test_probe_once(specctl):
+    value = json.loads((PAYLOADS / "llama-server-ngram.json").read_text())
+    with FakeEngine("llama-server") as engine:
+        engine.metrics = False
+        engine.stream = chat_events(value["chunks"])
+        code, out, _ = specctl("watch", engine.url, "--once", "--json", "--probe")
+        assert len(engine.asked) == 3
+    said = json.loads(out)
+    assert code == 0
+    assert (said["drafts"], said["drafted"], said["accepted"]) == (9, 72, 27)
+    assert said["coverage"] == pytest.approx(3 / 39)
+    assert said["since"] == "own prompts just now"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("--interval", "0"), 2, "0.1 … 3600"),
+        (("--baseline", "-1"), 2, "no speed"),
+        (("--baseline", "nan"), 2, "no speed"),
+        (("--prometheus", "x"), 2, "a port"),
+        (("--prometheus", "99999999999"), 2, "65535"),
+        (("--once", "--prometheus", "0"), 2, "--prometheus -"),
+        (("--timeout", "inf"), 2, "600"),
+        (("--probe",), 1, "shows no cycles"),
+    ],
+)
+def test_what_cannot_be_meant(specctl, arguments, code, words):
+    with FakeEngine("vllm") as engine:
+        got, out, err = specctl("watch", engine.url, "--plain", *arguments)
+    assert got == code
+    assert words in err
+    assert not out
+
+
+def test_servers_that_cannot_be_watched(specctl):
+    with FakeEngine("llama-server", key="k") as engine:
+        code, _, err = specctl("watch", engine.url, "--once")
+        assert code == 1
+        assert "wants an API key" in err
+        assert specctl("watch", engine.url, "--once", "--api-key", "k")[0] == 0
+    code, _, err = specctl("watch", engine.url, "--once")
+    assert code == 1
+    assert "cannot be reached" in err
+    assert specctl("watch", "ftp://x")[0] == 2
+
+
+# ---------------------------------------------------------------- as a process
+
+
+def wait_for(true, seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.05)
+
+
+def popen(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "specctl", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    )
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def test_lines_a_recording_and_a_page_until_ctrl_c(tmp_path):
+    port, file = free_port(), tmp_path / "w.jsonl"
+    page = f"http://127.0.0.1:{port}/metrics"
+    with FakeEngine("llama-server") as engine:
+        ours = popen(
+            "watch", engine.url, "--plain", "--interval", "0.1", "--record", str(file),
+            "--prometheus", str(port),
+        )  # fmt: skip
+
+        def up() -> bool:
+            try:
+                return b"specctl_watch_up" in urllib.request.urlopen(page).read()
+            except OSError:
+                return False
+
+        wait_for(up)
+        time.sleep(0.3)
+        drive(engine)
+        wait_for(lambda: file.exists() and len(file.read_text().splitlines()) >= 2)
+        samples = parse(urllib.request.urlopen(page).read().decode())
+        ours.send_signal(signal.SIGINT)
+        out, err = ours.communicate(timeout=20)
+    assert ours.returncode == 0, err
+    assert "α 0.50, drafted 75 %" in out
+    assert samples.total("specctl_watch_accepted_tokens_total") == 6
+    records = list(read(file))
+    assert type(records[0]).__name__ == "Started"
+    assert records[1].accepted == 6
+
+
+@pytest.mark.skipif(os.name != "posix", reason="process groups")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_engine_run_starts_checks_and_leaves_nothing(tmp_path, how):
+    program = tmp_path / "llama-server"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{HERE}/fake_llama_server.py" "$@"\n')
+    program.chmod(0o755)
+    model = tmp_path / "model.gguf"
+    model.write_bytes(b"GGUF")
+    port = free_port()
+    ours = popen(
+        "engine", "run", "llama-server", str(model), "--spec-type", "ngram-simple",
+        "--bin", str(program), "--port", str(port), "--grace", "2",
+    )  # fmt: skip
+    assert ours.stdout is not None
+    url = ours.stdout.readline().strip()
+    assert url == f"http://127.0.0.1:{port}"
+    ours.send_signal(how)
+    _, err = ours.communicate(timeout=20)
+    assert ours.returncode == 0, err
+    assert "speculation is on" in err
+    assert "6 of 12 drafted tokens stood" in err
+    assert "is stopped" in err
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.1", port), 1)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="process groups")
+def test_engine_run_shows_the_end_of_the_log(tmp_path, specctl):
+    program = tmp_path / "llama-server"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{HERE}/fake_llama_server.py" "$@"\n')
+    program.chmod(0o755)
+    model = tmp_path / "model.gguf"
+    model.write_bytes(b"GGUF")
+    common = ("engine", "run", "llama-server", str(model), "--bin", str(program), "--port")
+    code, out, err = specctl(*common, str(free_port()), "--", "--fake", "dies")
+    assert code == 1
+    assert "ended with exit code 3" in err
+    assert "failed to load model" in err
+    assert not out
+    code, out, err = specctl(*common, str(free_port()), "--", "--fake", "crash")
+    assert code == 1
+    assert "ended with exit code 9" in err
+    assert "out of memory" in err
+    code, _, err = specctl("engine", "run", "llama-server", str(model), "--bin", str(tmp_path))
+    assert code == 2
