@@ -233,6 +233,11 @@ class Line:
         )
 
     def _refused(self, status: int) -> KeyRefusedError:
+        if status == 403:
+            return KeyRefusedError(
+                f"{self.where.shown} refuses us (403)",
+                "another --api-key? or a server that answers its own machine only",
+            )
         if self._keyed:
             return KeyRefusedError(f"{self.where.shown} does not accept this API key ({status})")
         return KeyRefusedError(

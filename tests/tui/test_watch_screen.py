@@ -95,7 +95,7 @@ def plain(screen: WatchScreen, kind: type) -> str:
 def test_what_it_shows(tmp_path):
     async def look(pilot: Any, screen: WatchScreen) -> None:
         table = plain(screen, Intervals)
-        assert table.splitlines()[0].split()[:4] == ["since", "tok/s", "α", "drafted"]
+        assert table.splitlines()[0].split()[:4] == ["at", "tok/s", "α", "drafted"]
         assert "0:45" in table.splitlines()[-1]
         numbers = plain(screen, Numbers)
         assert "plain 41.0 (given)" in numbers

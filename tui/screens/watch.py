@@ -90,7 +90,7 @@ class WatchScreen(DashboardScreen):
         self.query_one(Dashboard).sync(self.live, recording=self._recording, state=state)
         keys = "Space go on" if self.held else "Space hold"
         self.query_one("#keys", Static).update(
-            f"watching {self._title}   {keys}  F10 screenshot  q quit  F1 all keys"
+            f"{keys}  q quit  F10 screenshot  F1 all keys   watching {self._title}"
         )
 
     def action_hold(self) -> None:

@@ -43,14 +43,14 @@ def _clock(seconds: float) -> str:
 
 # In order of what is shown; what does not fit is left out from the end.
 _COLUMNS = (
-    _Column("since", 7, lambda i, _: _clock(i.clock)),
+    _Column("at", 7, lambda i, _: _clock(i.clock)),
     _Column("tok/s", 7, lambda _, t: number(t.tokens_per_second, ".1f")),
     _Column("α", 6, lambda _, t: number(t.acceptance_rate)),
     _Column("drafted", 8, lambda _, t: percent(t.coverage)),
     _Column("α×K", 6, lambda _, t: number(t.accepted_per_cycle)),
     _Column("K", 6, lambda _, t: number(t.mean_draft_length, ".1f")),
     _Column("tok/pass", 9, lambda _, t: number(t.tokens_per_pass)),
-    _Column("plain", 9, lambda _, t: words.times_faster(t)),
+    _Column("× plain", 9, lambda _, t: words.times_faster(t)),
     _Column("tokens", 8, lambda _, t: str(t.emitted) if t.emitted_known else "–"),
 )
 
@@ -77,8 +77,8 @@ def _row(interval: Interval, columns: list[_Column], width: int, signs: Glyphs) 
     pieces: list[Piece] = []
     for column in columns:
         text = f"{column.text(interval, totals):>{column.width}}"
-        style = {"since": MUTED, "tok/s": STRONG}.get(column.title, "")
-        if column.title == "plain":
+        style = {"at": MUTED, "tok/s": STRONG}.get(column.title, "")
+        if column.title == "× plain":
             style = _STYLES[totals.standing]
         pieces.append((text, style))
     return line(pieces, width, signs)

@@ -62,9 +62,16 @@ def folded(log: Iterable[LogLine]) -> list[Entry]:
 
 
 def log_lines(
-    log: Sequence[LogLine], width: int, height: int, signs: Glyphs = UNICODE
+    log: Sequence[LogLine],
+    width: int,
+    height: int,
+    signs: Glyphs = UNICODE,
+    decides: bool = True,
 ) -> list[Content]:
-    """The latest lines that fit, with a title where there is room."""
+    """The latest lines that fit, with a title where there is room.
+
+    `decides` False: it is somebody else's server, whose decisions nobody sees.
+    """
     titled = height >= _TITLED
     room = height - titled
     lines: list[Content] = []
@@ -73,12 +80,9 @@ def log_lines(
             break
         lines[:0] = _entry_lines(entry, width, signs)
     if not lines:
-        lines = [line([("no decisions yet", MUTED)], width, signs)]
-    title = (
-        [line([("decisions", STRONG), ("  cycle, why, how often", MUTED)], width, signs)]
-        if titled
-        else []
-    )
+        lines = [line([("no decisions yet" if decides else "–", MUTED)], width, signs)]
+    head = [("decisions", STRONG), ("  cycle, why, how often", MUTED)]
+    title = [line(head if decides else [("notes", STRONG)], width, signs)] if titled else []
     return title + lines[max(0, len(lines) - room) :]
 
 
@@ -127,4 +131,5 @@ class LogView(Panel):
 
     def lines(self, live: Live, width: int, height: int) -> list[Content]:
         """The latest."""
-        return log_lines(list(live.log), width, height, self._signs)
+        decides = bool(live.cycles) or not live.intervals
+        return log_lines(list(live.log), width, height, self._signs, decides)

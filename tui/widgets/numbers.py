@@ -168,12 +168,14 @@ def _acceptance(view: _View) -> Content:
     return _row(view, chunks)
 
 
-def _split(view: _View) -> Content:
+def _split(view: _View) -> Content | None:
     """A cycle's time as one bar, and verification against the guides' band."""
     now, signs = view.now, view.signs
     draft, verify = now.draft_share, now.verify_share
     if draft is not None and verify is None:
         return _row(view, [[(f"draft {percent(draft)} of the time", "")]])
+    if view.live.intervals and not view.live.cycles:
+        return None  # a server does not tell
     if draft is None or verify is None:
         return _row(view, [[("cycle time not measured", MUTED)]])
     shares = (draft, verify, max(0.0, 1 - draft - verify))
