@@ -170,7 +170,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         library()
         logger = logging.getLogger("specctl.llama")
-        logger.setLevel(logging.INFO)
+        logger.setLevel(logging.DEBUG)
         logger.addHandler(_Tell(target, parent))
         log.forget()
         status = _quantise(source, target, ftype, threads)
