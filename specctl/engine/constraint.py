@@ -101,7 +101,7 @@ class Constraint:
         return (b"", b"") if after in said else (after, said[-len(after) :])
 
     def cut(self, draft: Draft) -> tuple[Draft, Law | None]:
-        """`draft` up to its first token outside the grammar, and that token's law if it was drawn."""
+        """`draft` up to its first token outside the grammar, and the law that one came from."""
         stays = self._inside(draft.tokens)
         if stays == len(draft.tokens):
             return draft, None

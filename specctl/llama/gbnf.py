@@ -134,7 +134,7 @@ def _reasons(lines: list[str], gbnf: str) -> Iterator[str]:
 
 def _placed(said: str, gbnf: str) -> str:
     """`expecting ::= at …the rest` → with the line where that rest begins."""
-    what, at, rest = said.partition(" at ")
+    what, at, rest = f"{said} ".partition(" at ")
     if not at:
         return said[:200]
     if not rest.strip():

@@ -22,14 +22,17 @@ if TYPE_CHECKING:
     Ids = NDArray[np.int64]
 
 _ROOT = b"root"
+# After these first bytes of a character, not every second one is UTF-8: RFC 3629, section 4.
+_SECOND = {0xE0: (0xA0, 0xBF), 0xED: (0x80, 0x9F), 0xF0: (0x90, 0xBF), 0xF4: (0x80, 0x8F)}
 
 
 class Grammar:
     """Follows the answer token by token. `clone` goes its own way; each is closed.
 
     Tokens that are written as nothing (control tokens) are not allowed where the grammar speaks of
-    characters alone: llama.cpp would match `<|im_start|>` with the text between quotes. Those that
-    end a generation are allowed where the text is complete.
+    characters alone: llama.cpp would match `<|im_start|>` with the text between quotes. Nor are
+    bytes that are no UTF-8, which it takes for characters. Those that end a generation are allowed
+    where the text is complete.
 
     Raises:
         GrammarError: the text is no grammar, or names a token that the model does not have.
@@ -39,7 +42,8 @@ class Grammar:
         text_of.check(gbnf)
         self._lib = lib = library()
         self._model = model
-        self._silent = None if text_of.names_tokens(gbnf) else model.silent_tokens
+        self._never = None if text_of.names_tokens(gbnf) else model.unwritable
+        self._second: tuple[int, int] | None = None  # bytes that may come next, where few may
         vocab = lib.llama_model_get_vocab(model.handle)
         self._handle: Any = lib.llama_sampler_init_grammar(vocab, gbnf.encode(), _ROOT)
         if not self._handle:
@@ -63,8 +67,11 @@ class Grammar:
         )
         lib.llama_sampler_apply(self._live, ctypes.byref(array))
         allowed: NDArray[np.bool_] = data["logit"] == 0
-        if self._silent is not None:
-            allowed &= ~self._silent[ids]
+        if self._never is not None:
+            allowed &= ~self._never[ids]
+        if self._second is not None:
+            first = self._model.first_bytes[ids]
+            allowed &= (first >= self._second[0]) & (first <= self._second[1])
         return allowed
 
     def accept(self, token: int) -> None:
@@ -78,11 +85,14 @@ class Grammar:
         if not self.allowed(np.array([token]))[0]:
             raise EngineError(f"token {token} is outside the grammar")
         self._lib.llama_sampler_accept(self._live, token)
+        piece = self._model.piece(token)
+        self._second = _SECOND.get(piece[-1]) if piece else None
 
     def clone(self) -> Self:
         """Another one in the same state."""
         other = object.__new__(type(self))
-        other._lib, other._model, other._silent = self._lib, self._model, self._silent
+        other._lib, other._model = self._lib, self._model
+        other._never, other._second = self._never, self._second
         other._handle = self._lib.llama_sampler_clone(self._live)
         return other
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+_NEVER = frozenset({0xC0, 0xC1, *range(0xF5, 0x100)})  # bytes that UTF-8 does not have
 _VOCABULARY_KINDS = {0: "none", 1: "spm", 2: "bpe", 3: "wpm", 4: "ugm", 5: "rwkv", 6: "plamo2"}
 
 
@@ -73,7 +74,9 @@ class Model:
             lib.llama_model_is_recurrent(self.handle) or lib.llama_model_is_hybrid(self.handle)
         )
         self.n_bytes: int = lib.llama_model_size(self.handle)  # of all tensors
+        self.n_embd: int = lib.llama_model_n_embd(self.handle)
         self.n_embd_out: int = lib.llama_model_n_embd_out(self.handle)
+        self.n_layer: int = lib.llama_model_n_layer(self.handle)
         self.has_decoder = bool(lib.llama_model_has_decoder(self.handle))
         self._pieces: dict[int, bytes] = {}
         self._is_eog: dict[int, bool] = {}
@@ -157,14 +160,24 @@ class Model:
         return known
 
     @cached_property
-    def silent_tokens(self) -> NDArray[np.bool_]:
-        """Which tokens add nothing to the text and end no generation: [n_vocab]. Some 100 ms for
-        150 000 tokens.
+    def unwritable(self) -> NDArray[np.bool_]:
+        """Tokens that add nothing to the text and end no generation, or a byte that is never part
+        of UTF-8: [n_vocab]. Some 100 ms for 150 000 tokens.
         """
         import numpy as np
 
-        tokens = range(self.n_vocab)
-        return np.array([not self.piece(token) and not self.is_eog(token) for token in tokens])
+        def never(token: int) -> bool:
+            piece = self.piece(token)
+            return not _NEVER.isdisjoint(piece) if piece else not self.is_eog(token)
+
+        return np.array([never(token) for token in range(self.n_vocab)])
+
+    @cached_property
+    def first_bytes(self) -> NDArray[np.uint8]:
+        """What each token's text begins with, 0 where there is none: [n_vocab]."""
+        import numpy as np
+
+        return np.array([(self.piece(t) or b"\0")[0] for t in range(self.n_vocab)], np.uint8)
 
     @property
     def bos(self) -> int:

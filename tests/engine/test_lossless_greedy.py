@@ -262,9 +262,9 @@ def test_teeth_one_cell_cut_too_many_is_noticed(tiny_models, model):
 def test_teeth_one_wrong_token_accepted_is_noticed(tiny_models, monkeypatch):
     judge = specctl.engine.loop.judge
 
-    def lenient(rows, draft, tokens, sampling):
+    def lenient(rows, draft, tokens, *rest):
         """Lets the first rejected token of a draft pass."""
-        verdict = judge(rows, draft, tokens, sampling)
+        verdict = judge(rows, draft, tokens, *rest)
         if verdict.accepted < len(draft.tokens):
             at = verdict.accepted + 1
             return Verdict(at, int(rows[at].argmax()))
@@ -278,8 +278,8 @@ def test_teeth_the_row_next_door_is_noticed(tiny_models, monkeypatch):
     """Judging each drafted token by the row after it: an off-by-one that still often agrees."""
     judge = specctl.engine.loop.judge
 
-    def shifted(rows, draft, tokens, sampling):
-        return judge(np.concatenate([rows[1:], rows[-1:]]), draft, tokens, sampling)
+    def shifted(rows, draft, tokens, *rest):
+        return judge(np.concatenate([rows[1:], rows[-1:]]), draft, tokens, *rest)
 
     monkeypatch.setattr(specctl.engine.loop, "judge", shifted)
     assert failures(tiny_models, "jitter") == 6

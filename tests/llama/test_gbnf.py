@@ -1,0 +1,200 @@
+"""Grammars as text and as state: what is refused, how, and that llama.cpp never aborts."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny
+
+from specctl.errors import EngineError, GrammarError
+from specctl.llama import gbnf
+from specctl.llama.grammar import Grammar
+from specctl.llama.model import Model
+from specctl.settings import ModelSettings
+
+pytestmark = pytest.mark.native
+
+
+@pytest.fixture(scope="module")
+def model(tiny_models: Mapping[str, Path]) -> Iterator[Model]:
+    opened = Model(tiny_models["clock"], ModelSettings(gpu_layers=0))
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "empty"),
+        ("\n# only a comment\n", "no rule `root`"),
+        ('answer ::= "a"', "no rule `root`"),
+        ('root ::= "a" (\n', "expecting ')' at the end"),
+        ('root ::= "a"\nroot2 = "b"', "line 2: expecting ::="),
+        ("root ::= missing", "Undefined rule identifier 'missing'"),
+        ('root ::= "a', "unexpected end of input"),
+        ("root ::= [a-", "unexpected end of input"),
+        ('root ::= root "a" | "b"', "left recursion"),
+        ('root ::= a "x"\na ::= b | "y"\nb ::= a "z"', "left recursion"),
+        ('root ::= ""*', "no usable grammar"),
+        ("root ::= *", "expecting preceding item"),
+        ('root ::= "\\q"', "no usable grammar"),
+        ('root ::= "a"{3,1}', "line 1: {3,1} asks for at least 3 and at most 1"),
+        ('root ::= "a"{5000}', "repetitions exceeds"),
+        ('root ::= "a"{99999999999999999999999}', "no usable grammar"),
+        ("root ::= " + "(" * 100_000, "deeper than 200"),
+        ('root ::= "a\0b"', "NUL"),
+        ('root ::= "' + "a" * (1 << 20) + '"', "larger than 1 MiB"),
+    ],
+)
+def test_a_broken_grammar_says_what_is_wrong(text: str, said: str) -> None:
+    with pytest.raises(GrammarError) as caught:
+        gbnf.check(text)
+    assert said in caught.value.message
+    assert caught.value.exit_code == 2
+
+
+def test_a_grammar_that_the_parser_never_finishes_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """2^40 ways down to the leaf: llama.cpp's left-recursion check walks them all."""
+    rules = [f"r{i} ::= r{i + 1} r{i + 1} | r{i + 1}" for i in range(40)]
+    text = "\n".join(["root ::= r0", *rules, 'r40 ::= "a"?'])
+    monkeypatch.setattr(gbnf, "TIMEOUT", 1.0)
+    start = time.monotonic()
+    with pytest.raises(GrammarError, match="not read it after 1 s"):
+        gbnf.check(text)
+    assert time.monotonic() - start < 5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'root ::= "yes" | "no"',
+        'root ::= |\n  "a"',
+        "root ::= [^\\n]{0,5} # up to {3,1} characters (((",
+        'root ::= "({[3,1]})" ',
+        'root ::= [({] x\nx ::= "\\"" ',
+        "root ::= <|im_end|> | <[5]> | !<|im_start|>",
+        'root   ::=   "ü😀"\r\n',
+    ],
+)
+def test_a_good_grammar_is_taken(text: str, model: Model) -> None:
+    Grammar(model, text).close()
+
+
+def test_a_token_that_this_model_lacks_is_named_as_the_reason(model: Model) -> None:
+    with pytest.raises(GrammarError, match="names a token"):
+        Grammar(model, "root ::= <no such token>")
+
+
+def say(grammar: Grammar, text: bytes) -> None:
+    for byte in text:
+        grammar.accept(byte)
+
+
+def test_the_state_says_what_may_come_and_refuses_the_rest(model: Model) -> None:
+    grammar = Grammar(model, 'root ::= ("ab" | "ac" | " amber") "!"')
+    every = np.arange(model.n_vocab)
+    assert set(every[grammar.allowed(every)]) == {ord("a"), ord(" "), tiny.word("amber")}
+    with pytest.raises(EngineError, match="outside the grammar"):
+        grammar.accept(ord("b"))
+    with pytest.raises(EngineError, match="outside the grammar"):
+        grammar.accept(tiny.IM_END)  # llama.cpp would abort the process
+    say(grammar, b"a")
+    assert set(every[grammar.allowed(every)]) == {ord("b"), ord("c")}
+    other = grammar.clone()
+    say(other, b"c!")
+    say(grammar, b"b!")
+    assert set(every[other.allowed(every)]) == {tiny.IM_END, tiny.END_OF_TEXT}
+    other.close()
+    assert grammar.allowed(np.array([tiny.IM_END]))[0]
+    grammar.accept(tiny.IM_END)
+    grammar.close()
+    grammar.close()
+    with pytest.raises(EngineError, match="closed"):
+        grammar.accept(ord("a"))
+
+
+def test_control_tokens_are_no_characters(model: Model) -> None:
+    """`<|im_start|>` is written as nothing: between quotes it would not be what was asked for."""
+    every = np.arange(model.n_vocab)
+    grammar = Grammar(model, "root ::= [^a]+")
+    assert not grammar.allowed(np.array([tiny.IM_START]))[0]
+    assert grammar.allowed(every).sum() > 100
+    grammar.close()
+    named = Grammar(model, 'root ::= <|im_start|> "a"')
+    assert set(every[named.allowed(every)]) == {tiny.IM_START}
+    named.close()
+
+
+def test_bytes_that_are_no_text_are_no_characters(model: Model) -> None:
+    """llama.cpp takes F9 83 AE 89, a surrogate or an overlong form for a character."""
+    grammar = Grammar(model, "root ::= [^a]+")
+    for start, second in ((0xE0, range(0xA0, 0xC0)), (0xED, range(0x80, 0xA0)),
+                          (0xF0, range(0x90, 0xC0)), (0xF4, range(0x80, 0x90)),
+                          (0xE1, range(0x80, 0xC0))):  # fmt: skip
+        other = grammar.clone()
+        other.accept(start)
+        after = other.clone()
+        every = np.arange(model.n_vocab)
+        assert set(every[after.allowed(every)]) == set(second)
+        other.close()
+        after.close()
+    assert not grammar.allowed(np.array([0xC0, 0xC1, 0xF5, 0xFF])).any()
+    grammar.close()
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 3},
+        "n": {"type": "integer", "minimum": 3},
+    },
+    "required": ["name"],
+}
+
+
+def test_a_schema_becomes_a_grammar_and_says_what_it_leaves_out(model: Model) -> None:
+    text, ignored = gbnf.from_schema(json.dumps(SCHEMA))
+    assert ignored == ("minimum",)
+    grammar = Grammar(model, text)
+    say(grammar, b'{"name":"abc"')
+    assert not grammar.allowed(np.array([ord("d")]))[0]
+    say(grammar, b', "n": 12}')
+    assert grammar.allowed(np.array([tiny.IM_END]))[0]
+    grammar.close()
+
+
+def test_names_of_properties_are_no_keywords() -> None:
+    schema = {"type": "object", "properties": {"minimum": {"type": "string"}}, "minProperties": 1}
+    assert gbnf.from_schema(json.dumps(schema))[1] == ("minProperties",)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "is no JSON"),
+        ("[1]", "an object, not list"),
+        ('{"type": "nonsense"}', "cannot be made a grammar"),
+        ('{"$ref": "https://example.com/a"}', "cannot be made a grammar"),
+        ('{"$ref": "#/$defs/none"}', "cannot be made a grammar"),
+        ('{"properties": 3}', "cannot be made a grammar"),
+        ('{"type": "string", "pattern": "a+"}', "cannot be made a grammar"),
+        ("[" * 100_000, "is no JSON"),
+    ],
+)
+def test_a_schema_that_cannot_be_a_grammar_is_refused(text: str, said: str) -> None:
+    with pytest.raises(GrammarError) as caught:
+        gbnf.from_schema(text)
+    assert said in caught.value.message
+
+
+def test_a_schema_too_deep_for_the_parser_is_refused() -> None:
+    text, _ = gbnf.from_schema('{"type": "array", "items": {"enum": [1]}, "maxItems": 5000}')
+    with pytest.raises(GrammarError, match="deeper than 200"):
+        gbnf.check(text)
