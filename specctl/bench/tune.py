@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from specctl.bench.report import IdentityCount, Runs, Speed, speed, verdict
 from specctl.bench.run import PLAIN, WARM_UP_TOKENS, Arm
@@ -34,7 +33,8 @@ QUANTISED = "q8_0"
 FINALISTS = 2
 REPEATS = (5, 4, 3)  # two would have a 95 % interval of nine deviations: worse than one, assumed
 ENOUGH_PROMPTS = 4  # before there are more repeats than need be
-TOKENS = (128, 96, 64, 48, 32)
+# (prompts, tokens) of the first round, the best that fits
+FIRST = ((3, 128), (3, 96), (3, 64), (2, 128), (2, 96), (2, 64), (2, 48), (2, 32), (1, 48), (1, 32))
 FIRST_SHARE, HALF_SHARE = 0.4, 0.45  # of the budget; of what is left then
 THREADS_SHARE = 0.2
 OPENING = 2.0  # seconds a session takes to open and close: an assumption, for the budget only
@@ -172,18 +172,17 @@ def first_size(
     """The first round: three prompts where they fit into `seconds`, all candidates before length,
     the core ones alone before nothing.
     """
-    most = min(3, len(pace.lengths))
-    lengths = TOKENS if tokens is None else (tokens,)
     core = tuple(one for one in every if one.core) or tuple(every)
-    options = [(n, length) for n in (3, 2) for length in lengths if length >= 64 or n == 2]
-    options = [(min(n, most), length) for n, length in options or [(most, lengths[0])]]
-    options += [(1, length) for length in lengths if length < 64] or [(1, lengths[-1])]
+    options = FIRST if tokens is None else tuple((n, tokens) for n in (3, 2, 1))
+    size = None
     for chosen in (tuple(every), core):
         for n, length in options:
+            n = min(n, len(pace.lengths))
             size = _size(chosen, pace, has_draft, n, 1, length)
             if size.seconds <= seconds:
                 return size
-    return _size(core, pace, has_draft, 1, 1, lengths[-1])
+    assert size is not None
+    return size
 
 
 def later_size(
@@ -194,7 +193,7 @@ def later_size(
     tokens: int,
     repeats: Sequence[int],
 ) -> Size | None:
-    """The most of `repeats` (falling) for which some prompts still fit, and then the most prompts;
+    """The most prompts that fit, and the most of `repeats` (falling) that leaves enough of them;
     None where nothing fits.
     """
     best = None
@@ -204,7 +203,8 @@ def later_size(
             if size.seconds <= seconds:
                 if n >= min(ENOUGH_PROMPTS, len(pace.lengths)):
                     return size
-                best = size
+                if best is None or n > best.prompts:
+                    best = size
                 break
     return best
 
@@ -257,9 +257,6 @@ class Standing:
         return not self.totals.drafted_cycles
 
 
-Kind = Literal["candidate", "plain"]
-
-
 @dataclass(frozen=True, slots=True)
 class Choice:
     """What is kept (None: plain decoding) and why, one sentence each."""
@@ -272,6 +269,23 @@ def better_half(standings: Iterable[Standing]) -> list[Standing]:
     """The faster half, at least as many as there are finalists; the silent ones are out."""
     alive = sorted((s for s in standings if not s.silent), key=lambda s: -s.speedup)
     return alive[: max(FINALISTS, math.ceil(len(alive) / 2))]
+
+
+def finalists(standings: Iterable[Standing]) -> list[Standing]:
+    """The two fastest. Of candidates with the same spec settings (another KV type of the draft, no
+    draft) only the simplest is among them, unless one is faster than it beyond the noise.
+    """
+    alike: dict[SpecSettings, list[Standing]] = {}
+    for one in standings:
+        if not one.silent and one.speedup:
+            alike.setdefault(one.candidate.spec, []).append(one)
+    chosen = []
+    for some in alike.values():
+        some.sort(key=lambda s: s.candidate.simplicity)
+        simplest, *others = some
+        clear = [s for s in others if apart(s, simplest).verdict == "faster"]
+        chosen.append(max(clear, key=lambda s: s.speedup, default=simplest))
+    return sorted(chosen, key=lambda s: -s.speedup)[:FINALISTS]
 
 
 def apart(one: Standing, other: Standing) -> Speed:

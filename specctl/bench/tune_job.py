@@ -15,11 +15,10 @@ from typing import Any
 
 from specctl.bench.conduct import Checking, Opened, Opener, conduct
 from specctl.bench.identity import Identity
-from specctl.bench.report import Runs, grouped, speed, summarise
+from specctl.bench.report import ONE_RUN_BAND, Runs, grouped, speed, summarise, verdict
 from specctl.bench.results import Outcome
 from specctl.bench.run import PLAIN, Arm, BenchPlan, Run, RunDone
 from specctl.bench.tune import (
-    FINALISTS,
     FIRST_SHARE,
     HALF_SHARE,
     REPEATS,
@@ -31,6 +30,7 @@ from specctl.bench.tune import (
     better_half,
     by_session,
     choose,
+    finalists,
     first_size,
     later_size,
     suggested_k,
@@ -56,7 +56,7 @@ from specctl.settings import EngineSettings, SpecSettings
 
 COUNTING = Prompt("threads", "count", "Count from one to one hundred, in words.")
 _AGAIN = Arm("none", SpecSettings())  # plain decoding once more
-_THREAD_TOKENS = 24
+_THREAD_TOKENS = 16
 
 
 def tune(job: Job, opener: Opener, state: State) -> Steps:
@@ -86,7 +86,6 @@ class _Search:
         self._runs: list[Run] = []  # of all rounds that count, for the pace
         self._pace_runs: list[Run] = []  # of the counting, until there are others
         self._prompts, self._tokens = 1, _THREAD_TOKENS
-        self._outcome: Outcome | None = None
         self.threads = job.threads[0]
 
     @property
@@ -102,13 +101,13 @@ class _Search:
         """The whole search."""
         job, state = self.job, self.state
         names = tuple(one.name for one in job.candidates)
+        self._later = job.budget
         yield Began(names, job.budget, state.runs, state.seconds, state.replaced)
         yield from self._tune_threads()
         first = yield from self._first()
         half = yield from self._half(first)
         final = yield from self._final(half)
         choice = choose(self._clean(final) or self._clean(half))
-        outcome = self._outcome
         yield Answer(
             choice=choice,
             threads=self.threads,
@@ -118,8 +117,6 @@ class _Search:
             max_tokens=self._tokens,
             seconds=state.seconds,
             runs=state.runs,
-            unix_time=outcome.unix_time if outcome else 0.0,
-            engine=outcome.engine if outcome else "",
         )
 
     def _clean(self, standings: Iterable[Standing]) -> list[Standing]:
@@ -132,7 +129,8 @@ class _Search:
         runs: dict[int, list[Run]] = {}
         for count in self.job.threads:
             planned = self._at < len(self.state.stages)
-            if runs and not planned and self.state.seconds > THREADS_SHARE * self.job.budget:
+            cost = self.state.seconds * (len(runs) + 1) / max(len(runs), 1)
+            if runs and not planned and cost > THREADS_SHARE * self.job.budget:
                 yield Said(f"threads {count}: not tried, for lack of time (more --minutes)")
                 break
             stage = Stage("threads", ("none",), 1, 2, _THREAD_TOKENS, count)
@@ -149,11 +147,14 @@ class _Search:
                 (COUNTING.key, "more"): found,
             }
             against = speed((COUNTING.key,), "more", table)
-            if against.verdict == "faster" and (against.speedup or 0) > gain:
-                best, gain = count, against.speedup or 0
+            change = against.speedup or 1.0
+            # They did not take turns: what the machine did in between is in neither's spread.
+            noise = (1 + against.noise) * (1 + ONE_RUN_BAND) - 1
+            if verdict(change, noise) == "faster" and change > gain:
+                best, gain = count, change
             yield Said(
-                f"threads {count}: {against.speedup or 0:.2f}× the speed of {self.threads} "
-                f"(plain decoding, ±{against.noise:.0%})"
+                f"threads {count}: {change:.2f}× the speed of {self.threads} (plain decoding, one "
+                f"after the other: ±{noise:.0%})"
             )
         self.threads, self._pace_runs = best, runs[best]
 
@@ -238,20 +239,22 @@ class _Search:
         return first
 
     def _final(self, before: list[Standing]) -> Generator[Step, None, list[Standing]]:
-        """The two best against plain. Without time for repeats the round before decides."""
-        alive = better_half(self._clean(before))[:FINALISTS]
-        some = [s.candidate for s in alive]
+        """The two best against plain; once where there is no time for repeats, and where there is
+        none at all the round before decides.
+        """
+        some = [s.candidate for s in finalists(self._clean(before))]
         if not some:
             return before
         self._later = 0.0
         if self._at < len(self.state.stages):
             stage = self.state.stages[self._at]
             return (yield from self._round(stage, some, None))
-        size = later_size(some, self._pace(), self.has_draft, self.left, self._tokens, REPEATS)
+        room = (self._pace(), self.has_draft, self.left, self._tokens)
+        size = later_size(some, *room, REPEATS) or later_size(some, *room, (1,))
         if size is None:
             yield Said(
-                "no time is left for a last round with repeats: the round before decides (more "
-                "--minutes make it surer)"
+                "no time is left for a last round: the one before decides (more --minutes make it "
+                "surer)"
             )
             return before
         stage = Stage("final", _names(some), size.prompts, size.repeats, size.tokens, self.threads)
@@ -265,6 +268,7 @@ class _Search:
         """Measure it, or take what is there; the standings, fastest first."""
         if self._at < len(self.state.stages):
             stage = self.state.stages[self._at]  # as it was planned before it was stopped
+            self.threads = stage.threads
         by_name = {one.name: one for one in every}
         chosen = [by_name[name] for name in stage.candidates if name in by_name]
         groups = by_session(chosen, self.has_draft)
@@ -333,7 +337,6 @@ class _Search:
                 if len(part.runs) < stage.prompts * stage.repeats * (len(arms) + 1):
                     raise KeyboardInterrupt  # it was stopped: what is missing can be done later
             elif isinstance(step, Outcome):
-                self._outcome = step
                 self.state.add_identities(number, index, step.identities)
         return part.runs, part.identities or {}
 

@@ -122,8 +122,6 @@ class Answer:
     max_tokens: int
     seconds: float
     runs: int
-    unix_time: float
-    engine: str
 
 
 Step = Began | StageBegan | Loaded | Ran | Said | Disqualified | StageDone | Answer

@@ -110,7 +110,8 @@ def tune(
         answer = _search(job, state)
     except KeyboardInterrupt:
         where = f"{state.runs} runs are kept" if state.runs else "nothing was measured yet"
-        err().print(f"stopped: {where}; the same command goes on, --fresh starts over")
+        said = f"stopped: {where}; the same command goes on, --fresh starts over"
+        err().print(said, soft_wrap=True)
         raise typer.Exit(130) from None
     tuned = _tuned(names, job, answer, prompts)
     kept = profiles.write(tuned)

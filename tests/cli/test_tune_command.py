@@ -1,0 +1,154 @@
+"""`specctl tune` from its flags to what chat does with the profile."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from specctl import paths
+from specctl.plan import tuned as profiles
+
+pytestmark = pytest.mark.native
+Run = Callable[..., tuple[int, str, str]]
+REPEATS = "Repeat this list: one, two, three, one, two, three, one, two, three, one, two, three."
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    from specctl.cli import app, render
+
+    def specctl(*flags: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["specctl", *flags])
+        monkeypatch.setattr(sys, "stdin", None)
+        render.out.cache_clear()
+        render.err.cache_clear()
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as done:
+            app.main()
+        captured = capfd.readouterr()
+        return int(done.value.code or 0), captured.out, captured.err
+
+    return specctl
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    file = tmp_path / "mine.txt"
+    file.write_text(f"{REPEATS}\n---\nSay hello.\n", encoding="utf-8")
+    return file
+
+
+def tiny(file: Path) -> tuple[str, ...]:
+    """A search of seconds: few tokens, two candidates, one number of threads."""
+    some = ("-s", "ngram-suffix", "-s", "ngram-simple")
+    return ("--prompts", str(file), "--minutes", "0.05", "-n", "8", *some, "--threads", "1")
+
+
+@pytest.mark.demo
+def test_tuned_shown_used_and_overruled(run: Run, texts: Path) -> None:
+    code, out, err = run("tune", "demo", *tiny(texts))
+    assert code == 0, err
+    assert "≈ 3.0 s at most (--minutes): 2 candidates and plain decoding, 2 prompts" in err
+    assert "Use it: specctl chat --model demo" in out
+    tuned = profiles.find("demo")
+    assert tuned is not None
+    assert (tuned.model, tuned.threads, tuned.evidence.max_tokens) == ("demo", 1, 8)
+    assert tuned.evidence.runs >= 3 * tuned.evidence.candidates[0].prompts
+    assert "mine.txt" in tuned.evidence.prompts
+    assert str(texts.parent) not in tuned.evidence.prompts
+    assert not list((paths.data_dir() / "tune").glob("*"))  # a finished search is not gone on with
+
+    code, out, _ = run("tune", "--show", "demo")
+    assert code == 0
+    assert f"demo: {tuned.words}" in out
+    assert tuned.evidence.prompts_hash in out
+
+    # whatever the winner was here: what chat does is what the profile says
+    path = profiles.path_of("demo")
+    text = path.read_text(encoding="utf-8")
+    text = re.sub(r'spec_type = ".*"', 'spec_type = "ngram-cache"\nk = 3', text)
+    path.write_text(text, encoding="utf-8")
+    ask = ("chat", "--model", "demo", "--prompt", "hi", "-n", "4", "--json")
+    started = json.loads(run(*ask)[1].splitlines()[0])
+    assert (started["spec_types"], started["k_max"], started["threads"]) == (["ngram-cache"], 3, 1)
+    started = json.loads(run(*ask, "--threads", "2", "-s", "ngram-mod")[1].splitlines()[0])
+    assert (started["spec_types"], started["threads"]) == (["ngram-mod"], 2)
+
+    code, out, err = run("bench", "--model", "demo", "--prompts", str(texts), "-n", "8", "-r", "1")
+    assert code == 0
+    assert "(plain, ngram-cache k=3), up to 8 tokens each, 1 thread" in " ".join(err.split())
+
+
+def test_a_bare_path_is_named_after_its_file(
+    run: Run, texts: Path, tiny_models: dict[str, Path]
+) -> None:
+    path = tiny_models["jitter"]
+    code, _, err = run("tune", "--model", str(path), *tiny(texts))
+    assert code == 0, err
+    tuned = profiles.find(path.stem)
+    assert tuned is not None
+    assert tuned.model == str(path.resolve())
+
+
+@pytest.mark.demo
+def test_stopped_it_says_how_to_go_on(
+    run: Run, texts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from specctl.engine.session import Session
+
+    generate, count = Session.generate, 0
+
+    def stopped(self, request):
+        nonlocal count
+        count += 1
+        if count == 16:
+            raise KeyboardInterrupt
+        yield from generate(self, request)
+
+    monkeypatch.setattr(Session, "generate", stopped)
+    code, _, err = run("tune", "demo", *tiny(texts))
+    assert code == 130
+    kept = re.search(r"stopped: (\d+) runs are kept; the same command goes on", err)
+    assert kept is not None, err
+    assert profiles.find("demo") is None
+    code, _, err = run("tune", "demo", *tiny(texts))
+    assert code == 0, err
+    assert f"going on where it was stopped: {kept[1]} runs" in err
+    assert profiles.find("demo") is not None
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("demo", "--model", "demo"), "name two models"),
+        (("demo", "--minutes", "0"), "--minutes 0 is not between 0 and a day"),
+        (("demo", "-s", "ngram-simpel"), "did you mean ngram-simple?"),
+        (("demo", "-n", "1"), "--max-tokens 1 measures nothing"),
+        (("demo", "--workload", "poems"), "'poems' is not a built-in workload"),
+        (("--show", "nothing-there"), "nothing is tuned under 'nothing-there'"),
+    ],
+)
+def test_what_cannot_be_meant(run: Run, flags: tuple[str, ...], said: str) -> None:
+    code, _, err = run("tune", *flags)
+    assert code == 2
+    assert said in " ".join(err.split())
+
+
+def test_a_name_that_another_model_has_is_refused(run: Run, texts: Path, tmp_path: Path) -> None:
+    file = tmp_path / "qwen3-8b.gguf"
+    file.write_bytes(b"GGUF")
+    code, _, err = run("tune", str(file), *tiny(texts))
+    assert code == 2
+    assert "qwen3-8b is another model's name already" in err
+    assert "--name" in err
+
+
+def test_nothing_tuned_yet(run: Run) -> None:
+    code, out, _ = run("tune", "--show")
+    assert code == 0
+    assert "Nothing is tuned yet" in out
