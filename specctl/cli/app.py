@@ -44,6 +44,7 @@ COMMANDS = {
     "pull": ("specctl.cli.pull:pull", "Fetch a whole pair; resumes where it stopped."),
     "replay": ("specctl.cli.replay:replay", "Play a recording on the dashboard."),
     "models": ("specctl.cli.models:models", "List, verify, remove, import model files."),
+    "serve": ("specctl.cli.serve:serve", "An OpenAI-compatible server, with speculation."),
     "watch": ("specctl.cli.watch:watch", "Any engine's server on the dashboard."),
     "engine show": (
         "specctl.cli.engine:engine_show",
@@ -94,7 +95,7 @@ def _main() -> None:
 
 def _hint_at_flags(argv: list[str]) -> None:
     """A refused command line may hold flags of other engines: say what they are here."""
-    if argv[:1] in (["engine show"], ["engine explain"]):
+    if argv[:1] in (["engine show"], ["engine run"], ["engine explain"]):
         return
     from specctl.external.explain import hints
 

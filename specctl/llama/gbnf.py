@@ -137,7 +137,8 @@ def _placed(said: str, gbnf: str) -> str:
     what, at, rest = f"{said} ".partition(" at ")
     if not at:
         return said[:200]
-    if not rest.strip():
+    rest = rest.rstrip()
+    if not rest:
         return f"{what} at the end of a line, or of the text"
     place = gbnf.find(rest)
     where = f"line {gbnf.count(chr(10), 0, place) + 1}: " if place >= 0 else ""

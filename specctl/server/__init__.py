@@ -1,0 +1,1 @@
+"""An OpenAI-compatible server over our own engine: one model, one context, a fair queue."""

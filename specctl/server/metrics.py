@@ -1,0 +1,134 @@
+"""`/metrics`: sums of all answers as Prometheus text, and `/cycles`: every record as it happens.
+
+Speculation's series have the suffixes of llama-server and vLLM, behind `specctl:`. They move with
+every cycle, not only when an answer has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+from specctl.events import Cycle, Finished, PromptDone, Record, to_dict
+from specctl.metrics import Totals, add
+
+_BEHIND = 1024  # records that a reader of /cycles may be behind before it is let go
+
+
+class Listener:
+    """One reader of `/cycles`: lines of JSON; None is the end."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.lines: asyncio.Queue[str | None] = asyncio.Queue(_BEHIND + 1)
+
+    def offer(self, line: str | None) -> None:
+        """In the loop's thread. One who reads too slowly is let go, and the engine never waits."""
+        if self.lines.qsize() >= _BEHIND:
+            line = None
+        if not self.lines.full():
+            self.lines.put_nowait(line)
+
+
+class Board:
+    """What the engine's thread tells, for anyone to read. `speculates`: some spec type is on."""
+
+    def __init__(self, speculates: bool) -> None:
+        self.speculates = speculates
+        self.totals = Totals()
+        self.prompt_tokens = self.reused_tokens = 0
+        self.prompt_seconds = 0.0
+        self.finished: Counter[str] = Counter()
+        self.running = 0
+        self._began = time.time()
+        self._listeners: list[Listener] = []
+        self._lock = threading.Lock()
+
+    def take(self, record: Record) -> None:
+        """Fold one record in, and pass it on."""
+        if isinstance(record, Cycle):
+            self.totals = add(self.totals, record)
+        elif isinstance(record, PromptDone):
+            self.prompt_tokens += record.prompt_tokens
+            self.reused_tokens += record.reused_tokens
+            self.prompt_seconds += record.seconds
+        elif isinstance(record, Finished):
+            self.finished[record.reason] += 1
+        if self._listeners:
+            self._tell(json.dumps(to_dict(record)))
+
+    def _tell(self, line: str | None) -> None:
+        with self._lock:
+            listeners = list(self._listeners)
+        for one in listeners:
+            try:
+                one.loop.call_soon_threadsafe(one.offer, line)
+            except RuntimeError:  # its loop has ended
+                self.leave(one)
+
+    def join(self) -> Listener:
+        """A reader from now on."""
+        one = Listener()
+        with self._lock:
+            self._listeners.append(one)
+        return one
+
+    def leave(self, one: Listener) -> None:
+        """It reads no more."""
+        with self._lock:
+            if one in self._listeners:
+                self._listeners.remove(one)
+
+    def close(self) -> None:
+        """End every stream."""
+        self._tell(None)
+
+    def text(self, waiting: int) -> str:
+        """The exposition."""
+        return "".join(
+            f"# HELP specctl:{name} {words}\n# TYPE specctl:{name} {kind}\n"
+            + "".join(f"specctl:{name}{labels} {value}\n" for labels, value in values)
+            for name, kind, words, values in self._series(waiting)
+        )
+
+    def _series(self, waiting: int) -> Iterator[tuple[str, str, str, list[tuple[str, float]]]]:
+        totals = self.totals
+        yield from (
+            _one("generation_tokens_total", "Tokens of answers.", totals.emitted),
+            _one("tokens_predicted_total", "The same, by llama-server's name.", totals.emitted),
+            _one("tokens_predicted_seconds_total", "Time of all cycles.", totals.seconds),
+            _one("prompt_tokens_total", "Tokens of prompts.", self.prompt_tokens),
+            _one("prompt_tokens_cached_total", "Of them, kept from before.", self.reused_tokens),
+            _one("prompt_seconds_total", "Time of reading prompts.", self.prompt_seconds),
+            _one("cycles_total", "Passes of the target.", totals.cycles),
+            ("request_finished_total", "counter", "Answers by how they ended.",
+             [(f'{{reason="{key}"}}', float(self.finished[key])) for key in sorted(self.finished)]),
+            _one("num_requests_running", "Answers under way.", self.running, "gauge"),
+            _one("requests_processing", "The same.", self.running, "gauge"),
+            _one("num_requests_waiting", "Requests in the queue.", waiting, "gauge"),
+            _one("process_start_time_seconds", "Unix time.", self._began, "gauge"),
+        )  # fmt: skip
+        if self.speculates:
+            yield from self._speculation(totals)
+
+    def _speculation(
+        self, totals: Totals
+    ) -> Iterator[tuple[str, str, str, list[tuple[str, float]]]]:
+        name = "spec_decode_num_"
+        yield _one(f"{name}drafts_total", "Cycles with a draft.", totals.drafted_cycles)
+        yield _one(f"{name}draft_tokens_total", "Drafted tokens.", totals.drafted)
+        yield _one(f"{name}accepted_tokens_total", "Of them, accepted.", totals.accepted)
+        for what, counts in (("draft", totals.drafted_at), ("accepted", totals.accepted_at)):
+            values = [(f'{{position="{at}"}}', float(count)) for at, count in enumerate(counts)]
+            words = "Cycles that reached this position, counted from 0."
+            yield f"{name}{what}_tokens_per_pos_total", "counter", words, values
+
+
+def _one(
+    name: str, words: str, value: float, kind: str = "counter"
+) -> tuple[str, str, str, list[tuple[str, float]]]:
+    return name, kind, words, [("", value)]
