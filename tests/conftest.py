@@ -14,6 +14,7 @@ from typing import Any
 import hypothesis
 import pytest
 import tiny
+import tiny_eagle  # noqa: F401 - adds its models to tiny's
 import tiny_mtp  # noqa: F401 - adds its models to tiny's
 
 # Before anything loads llama.cpp: no spinning waits, no gdb when it aborts.

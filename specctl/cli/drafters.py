@@ -17,7 +17,6 @@ from specctl.hub.drafts import ALIAS, FALLBACK
 
 # Methods of llama.cpp that the in-process engine does not run.
 _ELSEWHERE = {
-    "draft-eagle3": ("a head on three of the target's layers", "an EAGLE-3 head for the target"),
     "draft-dflash": ("a whole block in one pass", "a DFlash draft for the target"),
     "draft-dspark": ("a block with a confidence head", "a DSpark draft for the target"),
 }
@@ -58,7 +57,7 @@ def _methods() -> list[Method]:
     why = "" if not missing else "the engine is not installed: pip install 'specctl-llm[engine]'"
     own = []
     for kind in SPEC_TYPES.values():
-        reason = why or (_no_heads() if kind.heads else "")
+        reason = why or (_no_heads(bool(kind.layers)) if kind.heads else "")
         own.append(Method(kind.name, kind.summary, _needs(kind), not reason, reason))
     made = "a draft of `specctl make-draft`, or nothing"
     own.append(Method(ALIAS, f"a draft made from the target, else {FALLBACK}", made, not why, why))
@@ -69,17 +68,19 @@ def _methods() -> list[Method]:
 
 
 def _needs(kind: SpecType) -> str:
+    if kind.layers:
+        return "an EAGLE-3 head made for the target: --draft"
     if kind.heads:
         return "MTP heads in the target's file, or in one of their own: --draft"
     return "a small model of the same vocabulary: --draft" if kind.draft_model else "nothing"
 
 
-def _no_heads() -> str:
-    """Why this build runs no MTP heads, empty where it does."""
-    from specctl.llama.extras import nextn
+def _no_heads(layers: bool) -> str:
+    """Why this build runs no MTP heads, or no drafts that read layers; empty where it does."""
+    from specctl.llama.extras import layer_inputs, nextn
 
     try:
-        found = nextn() is not None
+        found = nextn() is not None and (not layers or layer_inputs() is not None)
     except EngineMissingError as error:
         return error.message
     return "" if found else "this llama-cpp-python build gives no hidden states"

@@ -17,7 +17,14 @@ from specctl.drafters.ngram_cache import NgramCache
 from specctl.drafters.ngram_map import NgramMapK, NgramMapK4V
 from specctl.drafters.ngram_mod import NgramMod
 from specctl.drafters.ngram_simple import NgramSimple
-from specctl.drafters.small_model import MTP, NAME, DraftContext, SmallModel
+from specctl.drafters.small_model import (
+    EAGLE3,
+    MTP,
+    NAME,
+    DraftContext,
+    LayerDraftModel,
+    SmallModel,
+)
 from specctl.drafters.suffix import NgramSuffix
 from specctl.errors import UsageError
 from specctl.settings import SpecSettings
@@ -38,12 +45,21 @@ class Resources:
     draft_context: DraftContext | None = None
     costs: CostCurve = field(default_factory=CostCurve)
     draft_costs: CostCurve = field(default_factory=CostCurve)
-    heads: DraftContext | None = None
+    heads: DraftContext | None = None  # of the target, or a draft that reads its layers
+
+    @property
+    def heads_type(self) -> str:
+        """The spec type that drafts with `heads`."""
+        return str(getattr(self.heads, "spec_type", MTP))
 
 
 @dataclass(frozen=True, slots=True)
 class SpecType:
-    """One method. `k_max` is its largest draft under these settings, tokens."""
+    """One method. `k_max` is its largest draft under these settings, tokens.
+
+    `heads`: it lives on the target's own passes, by MTP heads, or as `layers` by a draft file of
+    that kind, which reads what the target's layers read.
+    """
 
     name: str
     summary: str
@@ -51,6 +67,7 @@ class SpecType:
     make: Callable[[SpecSettings, Resources], Drafter]
     draft_model: bool = False
     heads: bool = False
+    layers: str = ""
 
 
 def _small_model(spec: SpecSettings, resources: Resources) -> Drafter:
@@ -63,14 +80,20 @@ def _mtp(spec: SpecSettings, resources: Resources) -> Drafter:
     return SmallModel(resources.heads, spec.draft, resources.n_vocab, MTP)
 
 
+def _eagle3(spec: SpecSettings, resources: Resources) -> Drafter:
+    assert resources.heads is not None
+    return LayerDraftModel(resources.heads, spec.draft, resources.n_vocab, EAGLE3)
+
+
 def _auto(spec: SpecSettings, resources: Resources) -> Drafter:
     k = spec.k or AUTO_K_MAX
     model = None
     context = resources.draft_context or resources.heads
     if context is not None:
         settings = replace(spec.draft, n_max=k, n_min=0, p_min=0.0)
-        name = NAME if context is resources.draft_context else MTP
-        small = SmallModel(context, settings, resources.n_vocab, name)
+        name = NAME if context is resources.draft_context else resources.heads_type
+        kind = LayerDraftModel if name == EAGLE3 else SmallModel
+        small = kind(context, settings, resources.n_vocab, name)
         model = ModelSource(small, resources.draft_costs)
     return Auto(NgramSuffix(k, PATH_FLOOR, shortest=1), model, resources.costs, k)
 
@@ -129,6 +152,14 @@ SPEC_TYPES = {
             heads=True,
         ),
         SpecType(
+            EAGLE3,
+            "a head of one layer that reads three layers of the target",
+            lambda spec: spec.draft.n_max,
+            _eagle3,
+            heads=True,
+            layers="eagle3",
+        ),
+        SpecType(
             "auto",
             "per cycle the drafter and length that pay, or none; with a draft model too",
             lambda spec: spec.k or AUTO_K_MAX,
@@ -161,7 +192,13 @@ def needs_draft_model(spec: SpecSettings) -> bool:
 
 def needs_heads(spec: SpecSettings) -> bool:
     """Does any member of the chain decode with MTP heads of the target?"""
-    return any(SPEC_TYPES[name].heads for name in spec.types if name in SPEC_TYPES)
+    kinds = [SPEC_TYPES[name] for name in spec.types if name in SPEC_TYPES]
+    return any(kind.heads and not kind.layers for kind in kinds)
+
+
+def needs_layers(spec: SpecSettings) -> tuple[str, ...]:
+    """The members of the chain that draft with a file that reads the target's layers."""
+    return tuple(name for name in spec.types if name in SPEC_TYPES and SPEC_TYPES[name].layers)
 
 
 def build(spec: SpecSettings, resources: Resources) -> Drafter | None:

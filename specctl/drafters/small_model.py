@@ -1,4 +1,4 @@
-"""`draft-simple`, `draft-mtp`: a small model, or the target's own MTP heads, token by token."""
+"""`draft-simple`, `draft-mtp`, `draft-eagle3`: a small model or the target's heads, a token a pass."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 NAME = "draft-simple"
 MTP = "draft-mtp"
+EAGLE3 = "draft-eagle3"
 
 
 class DraftContext(Protocol):
-    """What it asks of its model; `llama/context.py` gives it, for MTP heads `llama/heads.py`."""
+    """What it asks of its model; given by context.py, heads.py, eagle3.py in `llama/`."""
 
     @property
     def tokens(self) -> list[int]:
@@ -72,8 +73,8 @@ class SmallModel:
         """A model of its own, or heads of the target."""
         return Needs(
             k_max=self._settings.n_max,
-            draft_model=self._name != MTP,
-            heads=self._name == MTP,
+            draft_model=self._name == NAME,
+            heads=self._name != NAME,
             gives_laws=self._settings.sampling == "sampled",
         )
 
@@ -160,6 +161,16 @@ class SmallModel:
 
     def close(self) -> None:
         """The session owns the context and closes it."""
+
+
+class LayerDraftModel(SmallModel):
+    """`draft-eagle3`: it drafts from what the target read before, so a text needs two tokens."""
+
+    def steps(
+        self, tokens: Sequence[int], *, confident: bool = False
+    ) -> Iterator[tuple[int, Law | None, float]]:
+        """As a small model's."""
+        return super().steps(tokens, confident=confident) if len(tokens) > 1 else iter(())
 
 
 def _probability(row: Logits, token: int) -> float:

@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from specctl.drafters import registry
+from specctl.engine import layers
 from specctl.errors import ModelError, PairError, UsageError
 from specctl.llama import preflight
 from specctl.llama.cancel import Cancel
 from specctl.llama.context import Context, NativeClock
+from specctl.llama.eagle3 import Eagle3
 from specctl.llama.heads import Heads
+from specctl.llama.layerdraft import LayerDraft, check_fits
 from specctl.llama.model import Model
 from specctl.llama.mtp import why_not
 from specctl.settings import EngineSettings, SpecSettings, limit_drafts
@@ -39,11 +42,12 @@ class Opened:
         self.draft_path = draft
         self.draft_model: Model | None = None
         self.draft_context: Context | None = None
-        self.heads: Heads | None = None
+        self.heads: Heads | Eagle3 | None = None  # what follows the target's passes
         self._settings, self._threads, self._cancel = settings, threads, cancel
         self._clock = NativeClock()
         self._context: Context | None = None
         self.notes: list[str] = []
+        self.layer_draft = layers.find(model, draft, specs)
         self._must = any(registry.needs_heads(spec) for spec in specs)
         self._head_file = self._find_heads(model, specs)
         self.model = self._load_target(model)
@@ -56,6 +60,7 @@ class Opened:
             for spec in limited:
                 self.use_for(spec)
             self._context = self.new_context(self.k_max + 1)
+            self._try_layers()
         except BaseException:
             self.close()
             raise
@@ -66,6 +71,8 @@ class Opened:
         `auto` takes the target's own where no draft is named, and does without where it has none.
         """
         needed = self._must
+        if self.layer_draft is not None:
+            return None
         if not needed and not any("auto" in spec.types for spec in specs):
             return None
         file, draft = model, self.draft_path
@@ -108,7 +115,8 @@ class Opened:
     @property
     def has_draft(self) -> bool:
         """A whole model was named as the draft."""
-        return self.draft_path is not None and self._head_file != self.draft_path
+        named = self.draft_path is not None and self._head_file != self.draft_path
+        return named and self.layer_draft is None
 
     @property
     def has_heads(self) -> bool:
@@ -118,6 +126,7 @@ class Opened:
     def check(self, spec: SpecSettings) -> None:
         """Raises UsageError where `spec` cannot be used here."""
         registry.check_types(spec)
+        layers.check(spec, self.layer_draft)
         if registry.needs_draft_model(spec) and not self.has_draft:
             raise UsageError(
                 "draft-simple needs a draft model", "name one of the same family: --draft FILE"
@@ -165,7 +174,9 @@ class Opened:
         return optional or registry.needs_draft_model(spec)
 
     def uses_heads(self, spec: SpecSettings) -> bool:
-        """Do drafts of `spec` come from MTP heads?"""
+        """Do drafts of `spec` come from MTP heads, or from a draft that reads layers?"""
+        if registry.needs_layers(spec) or ("auto" in spec.types and self.layer_draft is not None):
+            return True
         optional = "auto" in spec.types and self.has_heads
         return (optional and not self.uses_draft_model(spec)) or registry.needs_heads(spec)
 
@@ -177,9 +188,12 @@ class Opened:
             said.append(f"opened the draft model {self.draft_path and self.draft_path.name}")
         if self.uses_heads(spec) and self.heads is None:
             try:
-                self._open_heads(spec.draft.n_max)
+                if self.layer_draft is not None:
+                    self._open_layers(self.layer_draft)
+                else:
+                    self._open_heads(spec.draft.n_max)
             except ModelError as error:
-                if registry.needs_heads(spec):
+                if registry.needs_heads(spec) or self.layer_draft is not None:
                     raise
                 self._without_heads(error)
         return said
@@ -225,6 +239,25 @@ class Opened:
             cancel=self._cancel,
             clock=self._clock,
         )
+
+    def _open_layers(self, draft: LayerDraft) -> None:
+        check_fits(draft, self.model)
+        self.heads = layers.open_follower(
+            draft,
+            self._load_draft(),
+            self.model,
+            self._settings,
+            self._threads,
+            self._cancel,
+            self._clock,
+        )
+        self._try_layers()
+
+    def _try_layers(self) -> None:
+        """Its native context is opened with the target's: what keeps it from that is told now."""
+        if self._context is not None and self.heads is not None and self.layer_draft is not None:
+            self._context.feed(self.heads)
+            self._context.feed(None)
 
     def _load_draft(self, *, trunk: bool = True) -> Model:
         assert self.draft_path is not None

@@ -1,0 +1,90 @@
+"""Drafts that read the target's layers, as a session opens them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from specctl.drafters import registry
+from specctl.errors import ModelError, PairError, UsageError
+from specctl.llama.cancel import Cancel
+from specctl.llama.context import NativeClock
+from specctl.llama.eagle3 import Eagle3
+from specctl.llama.layerdraft import LayerDraft, read_layer_draft
+from specctl.llama.model import Model
+from specctl.settings import EngineSettings, SpecSettings
+
+_NEEDED = {
+    "draft-eagle3": "an EAGLE-3 head",
+    "draft-dflash": "a DFlash draft",
+    "draft-dspark": "a DSpark draft",
+}
+
+
+def find(target: Path, draft: Path | None, specs: Sequence[SpecSettings]) -> LayerDraft | None:
+    """The draft, if it is one that reads layers; checked against what the specs ask for.
+
+    Raises:
+        ModelError: the target is such a file; UsageError: a spec that it, or another, is not for.
+    """
+    wrong = read_layer_draft(target)
+    if wrong is not None:
+        raise ModelError(
+            f"{target.name} is {wrong.words}, not a whole model",
+            f"name its target, and this file as --draft with --spec-type {wrong.spec_type}",
+        )
+    found = read_layer_draft(draft) if draft is not None else None
+    for spec in specs:
+        check(spec, found)
+    return found
+
+
+def check(spec: SpecSettings, draft: LayerDraft | None) -> None:
+    """Raises UsageError where `spec` drafts with another kind of file than `draft`, or none."""
+    names = registry.needs_layers(spec)
+    for name in names:
+        if draft is None:
+            raise UsageError(
+                f"{name} needs {_NEEDED[name]} made for the target", "name it: --draft FILE"
+            )
+        if draft.spec_type != name:
+            hint = f"--spec-type {draft.spec_type}" if draft.spec_type else "another --draft"
+            raise UsageError(
+                f"{name} needs {_NEEDED[name]}, and {draft.path.name} is {draft.words}", hint
+            )
+    if draft is None:
+        return
+    if registry.needs_draft_model(spec):
+        raise UsageError(
+            f"{draft.path.name} is {draft.words}, which draft-simple cannot use",
+            f"--spec-type {draft.spec_type}" if draft.spec_type else "another --draft",
+        )
+    if registry.needs_heads(spec):
+        raise UsageError(
+            f"draft-mtp drafts with heads of the target, and {draft.path.name} is {draft.words}",
+            f"leave --draft out, or --spec-type {draft.spec_type}",
+        )
+
+
+def open_follower(
+    draft: LayerDraft,
+    model: Model,
+    target: Model,
+    settings: EngineSettings,
+    threads: int,
+    cancel: Cancel,
+    clock: NativeClock,
+) -> Eagle3:
+    """What follows the target's passes with `model`, the loaded draft.
+
+    Raises:
+        PairError: it would decode with a tensor of the target that has another width.
+    """
+    if draft.borrows_output and model.n_vocab != target.n_vocab:
+        raise PairError(
+            f"{model.path.name} has no output tensor, and its vocabulary has {model.n_vocab} "
+            f"tokens where that of {target.path.name} has {target.n_vocab}"
+        )
+    return Eagle3(
+        model, draft, settings, settings.draft, threads=threads, cancel=cancel, clock=clock
+    )
