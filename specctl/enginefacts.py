@@ -4,6 +4,38 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# Architectures of llama.cpp 0c1e570 with a graph for one MTP head that takes the target's hidden
+# states as they are handed over here. (deepseek4 hands over other rows; glm5-next has no graph.)
+MTP_ARCHES = frozenset(
+    (
+        "bailingmoe3",
+        "cohere2moe",
+        "deepseek2",
+        "deepseek32",
+        "glm-dsa",
+        "glm4moe",
+        "hy_v3",
+        "mimo2",
+        "nemotron_h_moe",
+        "qwen35",
+        "qwen35moe",
+        "qwen3next",
+        "step35",
+    )
+)
+_SHARE, _LEAST = 1 / 8, 256 << 20  # of the weights' bytes; bytes
+
+
+def most_snapshots(weights: int, state: float) -> int:
+    """Snapshots of a recurrent state worth their memory: an eighth of the weights' bytes, at least
+    256 MiB, hold them and the state itself.
+
+    Args:
+        weights: bytes of all tensors.
+        state: bytes of one state.
+    """
+    return int(max(_LEAST, _SHARE * weights) / max(state, 1.0)) - 1
+
 
 @dataclass(frozen=True, slots=True)
 class EngineDevice:

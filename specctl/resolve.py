@@ -40,8 +40,8 @@ _PATH = re.compile(r"[/\\]|\.gguf$", re.IGNORECASE)
 class Resolved:
     """Files of this machine, and what the name says of how to run them; None: it says nothing.
 
-    `k` is the profile's advice for the draft model, most tokens per cycle. `kv_type` and
-    `n_cpu_moe` are those with which a proposal fits this machine. `tuned`: how to run it was
+    `k` is the profile's advice for the draft model or MTP head, most tokens per cycle. `kv_type`
+    and `n_cpu_moe` are those with which a proposal fits this machine. `tuned`: how to run it was
     measured here, and is all in there.
     """
 
@@ -147,7 +147,8 @@ def resolve_selection(
     assert isinstance(target, Path)
     assert not isinstance(small, Missing)
     method = None if alone or selection.method == "none" else (selection.method,)
-    advice = selection.draft.k if selection.draft and small else None
+    mtp = selection.method == "draft-mtp" and not alone
+    advice = selection.draft.k if selection.draft and (small or mtp) else None
     return Resolved(target, small, method, advice, notes=_notes(selection, alone, placed))
 
 
@@ -258,15 +259,11 @@ def _check_method(selection: Selection) -> None:
 
     small = _with_small_model(catalog.load(), selection)
     nearest = small.name if small else selection.target_name
-    shape = selection.model.shape
-    why = f"{selection.method} runs in llama-server, not in specctl yet"
-    if shape is not None and shape.is_hybrid:
-        why += ", and from this target's recurrent state drafted tokens cannot be taken back here"
     raise UsageError(
-        f"{selection.name}: {why}",
-        f"the nearest that specctl runs: {nearest}"
-        + (" (plain decoding)" if shape is not None and shape.is_hybrid else "")
-        + f"; for llama-server, fetch the files: specctl pull {selection.pull_name}",
+        f"{selection.name}: {selection.method} of this model runs in llama-server, not in specctl "
+        "yet",
+        f"the nearest that specctl runs: {nearest}; for llama-server, fetch the files: "
+        f"specctl pull {selection.pull_name}",
     )
 
 

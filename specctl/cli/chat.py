@@ -192,7 +192,7 @@ def _as_named(spec: SpecSettings, files: Resolved) -> SpecSettings:
         return files.tuned.spec(spec)
     if files.spec_types is None or files.draft is not None:
         return spec
-    return dataclasses.replace(spec, types=files.spec_types)
+    return dataclasses.replace(spec, types=files.spec_types, k=spec.k or files.k)
 
 
 def _open(files: Resolved, spec: SpecSettings, settings: EngineSettings) -> Session:

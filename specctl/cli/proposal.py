@@ -14,6 +14,7 @@ from specctl.hardware.machine import take_snapshot
 from specctl.plan import catalog
 from specctl.plan.budget import plan_budget
 from specctl.plan.candidates import Configuration, Wish
+from specctl.plan.explain import chat_name
 from specctl.plan.recommend import recommend
 from specctl.resolve import DEMO, Missing, Resolved, demo_model, resolve, resolve_selection
 from specctl.units import format_bytes
@@ -87,7 +88,7 @@ def _is_here(one: Configuration) -> bool:
 
 
 def _name(one: Configuration) -> str:
-    return one.selection.name if one.selection.draft_file else one.selection.target_name
+    return chat_name(one)
 
 
 def _say(one: Configuration, ctx: int) -> None:
@@ -120,4 +121,15 @@ def _take(way: Way) -> Resolved:
         got = resolve_selection(one.selection, fetch(got, ask=False))
     if isinstance(got, Missing):
         raise ModelError(f"{got.name} was fetched, and is not all there", "run it again")
-    return replace(got, spec_types=None, kv_type=one.kv_type, n_cpu_moe=one.fit.cpu_moe)
+    types, k = _as_priced(one)
+    return replace(got, spec_types=types, k=k, kv_type=one.kv_type, n_cpu_moe=one.fit.cpu_moe)
+
+
+def _as_priced(one: Configuration) -> tuple[tuple[str, ...] | None, int | None]:
+    """Spec types and K whose memory was counted; None: chat's `auto`, which costs no more."""
+    shape = one.model.shape
+    if one.method == "draft-mtp":
+        return (one.method,), one.prediction.k
+    if shape is None or not shape.is_hybrid or one.selection.draft_file is not None:
+        return None, None
+    return (("none",), None) if one.method == "none" else (("auto",), one.prediction.k)

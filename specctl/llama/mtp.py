@@ -7,28 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from specctl.enginefacts import MTP_ARCHES
 from specctl.llama import preflight
 from specctl.llama.extras import nextn
-
-# Architectures of llama.cpp 0c1e570 with a graph for one MTP head that takes the target's hidden
-# states as they are handed over here. (deepseek4 hands over other rows; glm5-next has no graph.)
-_ARCHES = frozenset(
-    (
-        "bailingmoe3",
-        "cohere2moe",
-        "deepseek2",
-        "deepseek32",
-        "glm-dsa",
-        "glm4moe",
-        "hy_v3",
-        "mimo2",
-        "nemotron_h_moe",
-        "qwen35",
-        "qwen35moe",
-        "qwen3next",
-        "step35",
-    )
-)
 
 
 def why_not(path: Path) -> str | None:
@@ -51,7 +32,7 @@ def why_not(path: Path) -> str | None:
             f"{path.name} has tensors of MTP heads, but its header does not declare them "
             f"({facts.arch}.nextn_predict_layers)"
         )
-    if facts.arch not in _ARCHES:
+    if facts.arch not in MTP_ARCHES:
         return f"llama.cpp runs no MTP heads of {facts.arch}"
     if facts.declared > 1:
         return f"{path.name} has {_heads(facts.declared)} in a chain, of which only one would run"

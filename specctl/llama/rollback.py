@@ -19,12 +19,12 @@ import re
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from specctl.enginefacts import most_snapshots
 from specctl.llama import log
 from specctl.llama.api import library
 
 _SEQUENCE = 0
 _RECURRENT_ONLY = 1  # LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY: the KV cache of a hybrid can be cut
-_SHARE, _LEAST = 1 / 8, 256 << 20  # of the weights' bytes; bytes
 _STATE_SIZE = re.compile(r"size =\s*([\d.]+) MiB \(\s*\d+ cells,.*rs_seq\)")
 
 
@@ -163,10 +163,8 @@ class StateFacts:
     bytes: float
 
     def most(self, weights: int) -> int:
-        """Snapshots worth their memory: an eighth of the weights' bytes, at least 256 MiB."""
-        if not self.snapshots:
-            return 0
-        return int(max(_LEAST, _SHARE * weights) / max(self.bytes, 1.0)) - 1
+        """Snapshots worth their memory (`enginefacts.most_snapshots`), 0 where there are none."""
+        return most_snapshots(weights, self.bytes) if self.snapshots else 0
 
 
 def survey(model: Any) -> StateFacts:

@@ -12,8 +12,14 @@ from dataclasses import dataclass, replace
 from specctl.gguf.shape import Shape
 from specctl.plan.budget import SPLIT, Budget, Fit, Held, fit, usable_context
 from specctl.plan.catalog import Catalog, Selection
-from specctl.plan.outlook import BLOCK_DRAFTERS, draft_length, expert_bytes, outlook
-from specctl.plan.profile import DEFAULT_QUANTS, Draft, Model, ModelFile
+from specctl.plan.outlook import (
+    BLOCK_DRAFTERS,
+    draft_length,
+    expert_bytes,
+    outlook,
+    snapshot_limit,
+)
+from specctl.plan.profile import DEFAULT_QUANTS, LOOKUPS, Draft, Model, ModelFile
 from specctl.plan.quality import quality
 from specctl.plan.speed import Prediction
 from specctl.units import format_bytes
@@ -23,6 +29,11 @@ ENCODERS = BLOCK_DRAFTERS | {"draft-eagle3"}
 ROOMY_CTX = 16384  # below it agents and long chats run out: a judgement
 SHORT_NGRAM_K = (4, 2)
 UNTESTED = "same family"  # by name; tokens were not compared
+AUTO_K_MAX = 48  # of specctl chat's `auto` where no --k is given
+TWICE = (
+    "no snapshots are kept of its recurrent state: a rejected draft costs a second pass, "
+    "which no measured figure counts"
+)
 UNREADY = ("needs", "conflicting", "no public", "unknown")
 
 
@@ -139,13 +150,15 @@ def _with_draft(
     budget: Budget,
     wish: Wish,
 ) -> Iterator[Configuration | Refusal]:
-    """A draft with the best quant beside which it fits; in-process only where no quant is lost."""
+    """A draft with the best quant beside which it fits; a file of its own in-process only where no
+    quant is lost for it.
+    """
     for answer in _search(catalog, ready, budget, wish):
         if isinstance(answer, Refusal) or isinstance(best, Refusal):
             yield answer
             continue
         lost = answer.quality < best.quality
-        if not (lost and answer.in_process):
+        if not (lost and answer.in_process and not draft.embedded):
             yield answer
         if lost and not draft.embedded:
             yield from _given_up(catalog, best, draft, budget, wish)
@@ -245,6 +258,8 @@ def _try(
         return refuse("nobody tested this pair: `specctl check` says whether it can work")
     if wish.max_download is not None and download > wish.max_download:
         return refuse(f"a download of {format_bytes(download)}", download - wish.max_download)
+    if method != "none" and selection.in_process and _reads_twice(selection):
+        return refuse(TWICE)
     target, draft = held_parts(selection)
     kv_type = "f16"
     found = fit(budget, target, draft, wish.ctx, kv_type)
@@ -288,16 +303,29 @@ def with_context(one: Configuration, budget: Budget, wish: Wish) -> Configuratio
     return replace(one, usable_ctx=longest)
 
 
+def _reads_twice(selection: Selection) -> bool:
+    shape = selection.model.shape
+    return shape is not None and shape.is_hybrid and not snapshot_limit(selection)
+
+
+def _and_keeps(selection: Selection) -> str:
+    """What `auto`, left alone, adds to the memory of a recurrent state."""
+    shape, most = selection.model.shape, snapshot_limit(selection)
+    if not most or shape is None:
+        return ""
+    kept = min(AUTO_K_MAX, most)
+    size = format_bytes(kept * shape.recurrent_bytes)
+    return f", and keeps {kept} snapshots of its recurrent state, ≈ {size} more (fewer with --k)"
+
+
 def _notes(selection: Selection, kv_type: str, found: Fit) -> Iterator[str]:
     model = selection.model
     if kv_type != "f16":
         yield f"KV cache in {kv_type} to fit this context; it can cost acceptance"
-    if model.shape is not None and model.shape.is_hybrid and selection.method == "none":
-        yield "recurrent state: drafting for it needs llama-server, specctl chat runs it plain"
-    elif selection.method == "none":
+    if selection.method == "none":
         yield (
             "without --spec-type none, specctl chat runs `auto`, which drafts by look-up only "
-            "where that pays on this machine"
+            "where that pays on this machine" + _and_keeps(selection)
         )
     if selection.method == "ngram-mod" and selection.in_process:
         yield (
@@ -329,7 +357,9 @@ def held_parts(selection: Selection) -> tuple[Held, Held | None]:
         experts=expert_bytes(model, size),
         rows=k + 1,
         snapshots=k if shape.is_hybrid else 0,
-        mtp=draft is not None and draft.embedded,
+        mtp=selection.one_head
+        if selection.method in LOOKUPS
+        else draft is not None and draft.embedded,
     )
     file = selection.draft_file
     if file is None or file.size is None:

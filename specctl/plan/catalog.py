@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
+from specctl.enginefacts import MTP_ARCHES
 from specctl.errors import ProfileError, UsageError
 from specctl.paths import config_dir
 from specctl.plan.profile import (
@@ -65,11 +66,17 @@ class Selection:
     def in_process(self) -> bool:
         """`specctl chat` runs it; otherwise it needs llama-server.
 
-        Of targets with a recurrent state it runs no drafting: rejected tokens cannot be taken back.
+        Of MTP heads it runs one, in the target's own file and of the architectures it knows.
         """
-        shape = self.model.shape
-        cannot_cut = shape is not None and shape.is_hybrid and self.method not in ("none", "auto")
-        return self.method in IN_PROCESS and not cannot_cut
+        if self.method == "draft-mtp":
+            return self.draft_file is None and self.one_head
+        return self.method in IN_PROCESS
+
+    @property
+    def one_head(self) -> bool:
+        """The target's file holds one MTP head that specctl can run; `auto` takes it too."""
+        shape = self.model.shape_of(self.file)
+        return shape is not None and shape.n_nextn == 1 and shape.arch in MTP_ARCHES
 
 
 def selection_name(model: str, quant: str, method: str) -> str:

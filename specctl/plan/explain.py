@@ -32,12 +32,22 @@ def run_command(one: Configuration, ctx: int, budget: Budget | None = None) -> s
     return f"{command} --gpu-layers 0{draft}"
 
 
+def chat_name(one: Configuration) -> str:
+    """What --model is for it: with the method where that decides which files are opened."""
+    named = one.selection.draft_file is not None or one.method == "draft-mtp"
+    return one.selection.name if named else one.selection.target_name
+
+
 def _chat(one: Configuration, ctx: int) -> str:
-    """No --k with drafting: chat's `auto` looks up, and drafts where the name has a draft."""
-    name = one.selection.name if one.selection.draft_file else one.selection.target_name
-    parts = [f"specctl chat --model {name} --ctx {ctx}"]
-    if one.method == "none":
-        parts.append("--spec-type none")
+    """Chat's `auto` looks up, and drafts where the name has a draft. --k where snapshots of a
+    recurrent state cost memory: priced is what is run.
+    """
+    shape = one.model.shape
+    parts = [f"specctl chat --model {chat_name(one)} --ctx {ctx}"]
+    if one.method in ("none", "draft-mtp"):
+        parts.append(f"--spec-type {one.method}")
+    if one.method == "draft-mtp" or (one.method != "none" and shape and shape.is_hybrid):
+        parts.append(f"--k {one.prediction.k}")
     if one.kv_type != "f16":
         parts.append(f"--kv-type {one.kv_type}")
     if one.fit.cpu_moe:
@@ -51,12 +61,7 @@ def _server(one: Configuration, ctx: int) -> str:
     parts = [f"llama-server -m {file.names[0].rsplit('/', 1)[-1]} -c {ctx} --parallel 1"]
     if draft is not None:
         parts.append(f"-md {draft.names[0].rsplit('/', 1)[-1]}")
-    parts.append(f"--spec-type {one.method}")
-    k = one.prediction.k
-    if one.method == "ngram-mod":  # its least length is 48 unless told
-        parts.append(f"--spec-ngram-mod-n-max {k} --spec-ngram-mod-n-min {k}")
-    else:
-        parts.append(f"--spec-draft-n-max {k}")
+    parts += [f"--spec-type {one.method}", f"--spec-draft-n-max {one.prediction.k}"]
     if one.kv_type != "f16":
         parts.append(f"-ctk {one.kv_type} -ctv {one.kv_type}")
     if one.fit.cpu_moe:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from specctl.enginefacts import most_snapshots
+from specctl.gguf.arches import ROLLBACK
 from specctl.plan.acceptance import expected_acceptance, expected_gain
 from specctl.plan.budget import Budget, Fit
 from specctl.plan.catalog import Catalog, Selection
@@ -42,14 +44,27 @@ def expert_bytes(model: Model, size: int) -> int:
 
 
 def draft_length(selection: Selection) -> int:
-    """Tokens a draft may have, for which memory is priced: the profile's advice; 0 for none."""
-    if selection.k is not None:
-        return selection.k
+    """Tokens a draft may have, for which memory is priced: the profile's advice; 0 for none.
+
+    In specctl no more than the snapshots of a recurrent state that the engine would keep.
+    """
     if selection.method == "none":
         return 0
-    if selection.method == "draft-simple":
-        return MODEL_K_MAX
-    return (selection.draft.k if selection.draft else None) or NGRAM_K
+    k = selection.k
+    if k is None and selection.method == "draft-simple":
+        k = MODEL_K_MAX
+    elif k is None:
+        k = (selection.draft.k if selection.draft else None) or NGRAM_K
+    most = snapshot_limit(selection) if selection.in_process else None
+    return k if most is None else min(k, most)
+
+
+def snapshot_limit(selection: Selection) -> int | None:
+    """Snapshots that the engine would keep of the target's state; None where it needs none."""
+    shape = selection.model.shape
+    if shape is None or not shape.is_hybrid or shape.arch not in ROLLBACK:
+        return None
+    return most_snapshots(selection.file.size or 0, shape.recurrent_bytes)
 
 
 def outlook(

@@ -33,9 +33,9 @@ LOOKUPS = (
     "ngram-cache",
     "ngram-suffix",
 )
-# What `specctl chat` runs in its own process; `auto` chooses between look-up and a draft model. The
-# rest needs llama-server.
-IN_PROCESS = frozenset({"none", *LOOKUPS, "draft-simple", "auto"})
+# What `specctl chat` runs in its own process; `auto` chooses between look-up and a draft model or
+# MTP heads. The rest needs llama-server.
+IN_PROCESS = frozenset({"none", *LOOKUPS, "draft-simple", "draft-mtp", "auto"})
 DEVICES = ("gpu", "apple", "igpu", "offload", "cpu")
 Trust = Literal["H", "M", "L"]
 

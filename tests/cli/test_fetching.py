@@ -256,7 +256,7 @@ def test_a_header_is_read_on_the_hub_where_the_file_is_not_here(hub: HubServer) 
         ("clock:Q9", UsageError, "no quant 'Q9'", "F32"),
         ("clock+draft-simpel", UsageError, "draft-simpel", "draft-simple"),
         ("clock+draft-eagle3", UsageError, "llama-server", f"runs: {PAIR};"),
-        ("qwen3.6-35b-a3b+draft-mtp", UsageError, "recurrent state", "(plain decoding)"),
+        ("gemma-4-31b-it+draft-mtp", UsageError, "of this model", "specctl pull gemma-4-31b-it"),
         ("hf:org/clock", UsageError, "names no file", "hf:owner/repo/file.gguf"),
         ("hf:org/clock@v2/clock.gguf", UsageError, "a revision", "clock.gguf --revision v2"),
         ("./clock.gguf", ModelError, "no such file", "hf:owner/repo/file.gguf"),
@@ -277,9 +277,8 @@ def test_a_draft_is_one_model(hub: HubServer) -> None:
 
 
 def test_in_process_methods_are_those_with_a_drafter() -> None:
-    own = {
-        name for name, kind in SPEC_TYPES.items() if not kind.heads
-    }  # those run if there are any
+    """Those that read a target's layers are recommended for llama-server still."""
+    own = {name for name, kind in SPEC_TYPES.items() if not kind.layers}
     assert {"none", *own} == IN_PROCESS
 
 
@@ -289,6 +288,7 @@ def test_in_process_methods_are_those_with_a_drafter() -> None:
         (Resolved(Path("t")), ("auto",)),
         (Resolved(Path("t"), spec_types=("ngram-suffix",)), ("ngram-suffix",)),
         (Resolved(Path("t"), Path("d"), ("draft-simple",), 4), ("auto",)),
+        (Resolved(Path("t"), spec_types=("draft-mtp",), k=2), ("draft-mtp",)),
     ],
 )
 def test_what_chat_drafts_with_where_no_spec_type_is_given(

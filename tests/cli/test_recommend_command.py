@@ -136,7 +136,7 @@ def test_explain_shows_memory_evidence_and_next_step(capsys: pytest.CaptureFixtu
     for part in ("weights", "backend", "together", "Measured by others", "[M]", "Licence"):
         assert part in text
     assert "--spec-type draft-mtp" in text
-    assert "not in specctl chat yet" in text
+    assert "Next (runs specctl chat)" in text
 
 
 def test_cpu_only(capsys: pytest.CaptureFixture[str]) -> None:

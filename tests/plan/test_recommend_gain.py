@@ -69,17 +69,6 @@ def test_a_method_that_gains_too_little_says_so(catalog: Catalog) -> None:
     assert "too little gain" in result.refused[0].reason
 
 
-def test_ngram_mod_for_llama_server_may_draft_as_few_as_it_was_priced_with(
-    catalog: Catalog,
-) -> None:
-    """Its least length there is 48: with 8 at most it would never draft."""
-    rows = recommend(catalog, cpu_budget(), Wish(method="ngram-mod", use="code")).elsewhere
-    assert rows
-    for one in rows:
-        k = one.prediction.k
-        assert f"--spec-ngram-mod-n-max {k} --spec-ngram-mod-n-min {k}" in run_command(one, 8192)
-
-
 def test_ten_names_with_one_reason_are_a_count(catalog: Catalog) -> None:
     result = recommend(catalog, cpu_budget(64), Wish(), top=30)
     (many,) = [r.name for r in result.refused if "1.05" in r.reason]

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from specctl.enginefacts import MTP_ARCHES
 from specctl.errors import UsageError
+from specctl.gguf.arches import ROLLBACK
 from specctl.gguf.shape import Shape
 from specctl.hardware.bandwidth import median_bandwidth
 from specctl.plan.acceptance import expected_acceptance, expected_gain
@@ -17,6 +19,7 @@ from specctl.plan.candidates import SLOW, Configuration, Wish, held_parts
 from specctl.plan.catalog import Catalog, load
 from specctl.plan.explain import as_json, evidence_lines, pull_command, run_command
 from specctl.plan.memory import estimate
+from specctl.plan.outlook import draft_length, snapshot_limit
 from specctl.plan.profile import IN_PROCESS, Draft, Model, ModelFile
 from specctl.plan.recommend import Recommendation, recommend
 from specctl.plan.speed import Pace, middle
@@ -119,8 +122,16 @@ def test_nothing_is_claimed_for_chat_that_chat_cannot_run(
     for one in result.ranked:
         assert one.method in IN_PROCESS
         assert one.model.shape is not None
-        assert not (one.model.shape.is_hybrid and one.method != "none")
-        assert run_command(one, 8192).startswith("specctl chat ")
+        command = run_command(one, 8192)
+        assert command.startswith("specctl chat ")
+        assert ("--spec-type draft-mtp" in command) == (one.method == "draft-mtp")
+        if one.method == "draft-mtp":
+            assert one.model.shape.arch in MTP_ARCHES
+            assert one.selection.file.mtp
+            assert f"--model {one.selection.name} " in command
+        if one.method == "draft-mtp" or (one.model.shape.is_hybrid and one.method != "none"):
+            assert f"--k {one.prediction.k}" in command
+            assert one.model.shape.arch in ROLLBACK or not one.model.shape.is_hybrid
     for one in result.elsewhere:
         assert not one.in_process
         assert run_command(one, 8192).startswith("llama-server ")
@@ -138,12 +149,61 @@ def test_what_chat_does_instead_of_ngram_mod_is_said(catalog: Catalog) -> None:
         recommend(catalog, gpu_budget(16), Wish(method="auto"))
 
 
-def test_mtp_is_offered_for_llama_server_only(answers: dict[object, Recommendation]) -> None:
-    methods = {one.method for size in SIZES for one in answers[size].elsewhere}
-    assert "draft-mtp" in methods
-    rows = as_json(answers[16])["llama_server"]
-    assert rows
-    assert {row["runs_in"] for row in rows} == {"llama-server"}
+def test_mtp_heads_in_the_targets_file_run_in_chat(catalog: Catalog) -> None:
+    """A head in a file of its own (Gemma 4) is for llama-server still."""
+    result = recommend(catalog, gpu_budget(24), Wish(method="draft-mtp"), top=50)
+    assert {"qwen3.5-4b", "qwen3.6-35b-a3b"} <= {one.model.id for one in result.ranked}
+    for one in result.ranked:
+        assert one.selection.draft_file is None
+        assert {"mtp", "recurrent"} <= {name for name, *_ in one.fit.parts}
+    assert all(one.selection.draft_file is not None for one in result.elsewhere)
+    rows = as_json(result)
+    assert {row["runs_in"] for row in rows["ranked"]} == {"specctl chat"}
+    assert {row["runs_in"] for row in rows["llama_server"]} <= {"llama-server"}
+
+
+def test_snapshots_of_a_state_are_counted_for_every_drafted_token(catalog: Catalog) -> None:
+    selection = catalog.select("qwen3.6-27b:Q4_K_M+draft-mtp")
+    target, draft = held_parts(selection)
+    assert draft is None
+    assert target.mtp
+    assert target.snapshots == draft_length(selection) == target.rows - 1
+    with_mtp, plain = (
+        estimate(held.shape, held.weights, 8192, snapshots=held.snapshots, mtp=held.mtp)
+        for held in (target, held_parts(catalog.select("qwen3.6-27b:Q4_K_M"))[0])
+    )
+    state = plain.part("recurrent").device
+    assert with_mtp.part("recurrent").device == (1 + target.snapshots) * state
+    assert not plain.part("mtp").device
+    assert with_mtp.part("mtp").device > 0
+    assert with_mtp.part("weights").device > plain.part("weights").device
+
+
+def test_drafts_are_no_longer_than_the_snapshots_the_engine_keeps(catalog: Catalog) -> None:
+    selection = catalog.select("qwen3.6-27b:Q4_K_M")
+    shape = selection.model.shape
+    assert shape
+    tiny = replace(selection.file, size=3 * 8 * shape.recurrent_bytes)  # an eighth: three states
+    short = replace(selection, file=tiny, method="ngram-mod")
+    assert snapshot_limit(short) == 2 == draft_length(short)
+    assert draft_length(replace(selection, method="ngram-mod")) == 8
+
+
+def test_a_state_without_snapshots_is_not_priced_for_drafting(catalog: Catalog) -> None:
+    result = recommend(catalog, gpu_budget(80), Wish(method="ngram-mod", use="edit"), top=200)
+    assert not any(o.model.shape and o.model.shape.arch == "qwen3next" for o in result.ranked)
+    reasons = [r.reason for r in result.all_refused if r.name.startswith("Qwen3-Next")]
+    assert any("second pass" in reason for reason in reasons)
+    assert any(o.model.shape and o.model.shape.is_hybrid for o in result.ranked)
+
+
+def test_plain_rows_of_hybrids_say_what_auto_would_keep(catalog: Catalog) -> None:
+    rows = recommend(catalog, gpu_budget(24), Wish(method="none"), top=200).ranked
+    hybrids = [one for one in rows if one.model.shape and one.model.shape.arch in ROLLBACK]
+    assert hybrids
+    for one in rows:
+        said = any("snapshots of its recurrent state" in note for note in one.notes)
+        assert said == (one in hybrids)
 
 
 @pytest.mark.parametrize("ctx", [8192, 32768, 131072])
@@ -238,11 +298,11 @@ def test_negatives_shape_the_answer(catalog: Catalog) -> None:
     """EAGLE-3 is not proposed; DFlash on 35B-A3B is not; MTP of hybrids on a CPU is not."""
     for budget in (gpu_budget(24), gpu_budget(80), cpu_budget(64)):
         result = recommend(catalog, budget, Wish(), top=200)
-        for one in result.elsewhere:
+        for one in (*result.ranked, *result.elsewhere):
             assert one.method != "draft-eagle3"
             assert (one.model.id, one.method) != ("qwen3.6-35b-a3b", "draft-dflash")
             hybrid = one.model.shape is not None and one.model.shape.is_hybrid
-            assert not (budget.gpu is None and hybrid)
+            assert not (budget.gpu is None and hybrid and one.method == "draft-mtp")
     reasons = {r.name: r.reason for r in recommend(catalog, gpu_budget(24), Wish()).all_refused}
     moe = next(reason for name, reason in reasons.items() if name.startswith("Gemma 4 26B-A4B"))
     assert moe.startswith("too little gain to expect: ≈")
@@ -422,7 +482,8 @@ def test_a_card_of_unknown_speed_names_the_median_it_was_given() -> None:
 
 
 def test_evidence_is_shown_beside_the_estimate(answers: dict[object, Recommendation]) -> None:
-    mtp = next(one for one in answers[24].elsewhere if one.method == "draft-mtp")
+    rows = recommend(load(), gpu_budget(24), Wish(method="draft-mtp")).ranked
+    mtp = rows[0]
     lines = evidence_lines(mtp, answers[24])
     assert lines
     assert all("[H]" in line or "[M]" in line or "[L]" in line for line in lines)
