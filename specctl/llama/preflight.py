@@ -19,6 +19,7 @@ from specctl.llama.api import library, symbol
 from specctl.llama.interrupt import deferred
 
 _MAGIC = b"GGUF"
+_ASSISTANT = "gemma4-assistant"
 _F64 = 28
 _UINT16, _UINT32, _STRING = 2, 4, 8  # enum gguf_type
 
@@ -52,8 +53,8 @@ def check(path: Path, *, trunk: bool = True) -> None:
     Without `trunk` it may hold MTP heads alone.
 
     Raises:
-        ModelError: missing, not a GGUF, a projector, only MTP heads, or a file that llama.cpp would
-            abort on (F64 tensors, a token twice in the vocabulary).
+        ModelError: missing, not a GGUF, a projector, only MTP heads, an assistant, or a file that
+            llama.cpp would abort on (F64 tensors, a token twice in the vocabulary).
     """
     with opened(path) as header:
         if header is not None:
@@ -80,6 +81,7 @@ def heads(path: Path) -> HeadFacts | None:
         if header is None:
             return None
         arch = text(*header, "general.architecture")
+        _check_assistant(arch, path)
         declared = number(*header, f"{arch}.nextn_predict_layers")
         parts = number(*header, "split.count")
         found = _has_heads(*header)
@@ -176,6 +178,7 @@ def _check_contents(reader: Reader, handle: Any, path: Path, trunk: bool) -> Non
             f"{path.name} is a vision projector, not a language model",
             "name the model file it belongs to",
         )
+    _check_assistant(arch, path)
     heads_only = (
         reader.find_tensor(handle, b"token_embd.weight") >= 0
         and not _has_trunk(reader, handle)
@@ -207,6 +210,16 @@ def number(reader: Reader, handle: Any, name: str) -> int:
     if kind == _UINT16:
         return int(reader.val_u16(handle, key))
     return int(reader.val_u32(handle, key)) if kind == _UINT32 else 0
+
+
+def _check_assistant(arch: str, path: Path) -> None:
+    """Its attention reads the target's KV cache: llama.cpp opens no context for it alone."""
+    if arch == _ASSISTANT:
+        raise ModelError(
+            f"{path.name} is a Gemma 4 assistant, which drafts from the target's own KV cache: "
+            "specctl does not run these",
+            "leave it out; llama-server runs it: -md FILE --spec-type draft-mtp",
+        )
 
 
 def _check_tokens(reader: Reader, handle: Any, path: Path) -> None:

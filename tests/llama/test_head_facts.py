@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import gguf
 import pytest
 
+from specctl.errors import ModelError
 from specctl.llama import preflight
 from specctl.llama.preflight import HeadFacts, heads
 
@@ -29,8 +30,8 @@ def test_facts_of_each_file(tiny_models: Mapping[str, Path], name: str, facts: H
     assert heads(tiny_models[name]) == facts
 
 
-def _part(path: Path, tensor: str) -> None:
-    writer = gguf.GGUFWriter(path, "qwen35")
+def _part(path: Path, tensor: str, arch: str = "qwen35") -> None:
+    writer = gguf.GGUFWriter(path, arch)
     writer.add_nextn_predict_layers(1)
     writer.add_uint16("split.count", 2)
     import numpy as np
@@ -49,3 +50,14 @@ def test_heads_in_the_last_part_of_a_split_file(tmp_path: Path) -> None:
     _part(second, "blk.7.nextn.eh_proj.weight")
     assert heads(first) == HeadFacts("qwen35", 1, True, True)
     assert preflight._other_parts(first, 3) == []  # a name that does not say so
+
+
+@pytest.mark.parametrize("look", [preflight.check, heads])
+def test_an_assistant_that_shares_the_targets_cache_is_refused(
+    tmp_path: Path, look: Callable[[Path], object]
+) -> None:
+    path = tmp_path / "assistant.gguf"
+    _part(path, "blk.0.attn_norm.weight", "gemma4-assistant")
+    with pytest.raises(ModelError, match="is a Gemma 4 assistant") as caught:
+        look(path)
+    assert "llama-server" in (caught.value.hint or "")
