@@ -101,7 +101,9 @@ class Ledger:
 
     def _interval(self, delta: Sums, reading: Reading, seconds: float) -> Interval:
         passes = None
-        if delta.generated is not None:
+        if delta.passes is not None:
+            passes = delta.passes
+        elif delta.generated is not None:
             passes = self._passes.add(delta.generated, delta.accepted, delta.drafts)
         return Interval(
             seconds=seconds,
@@ -123,8 +125,8 @@ class Ledger:
 def lifetime(reading: Reading, source: str, t_1: float | None = None) -> Interval:
     """All that a server has counted, as one interval; its seconds are 0 where it keeps no clock."""
     sums = _nominal(reading.sums, reading)
-    passes = None
-    if sums.generated is not None:
+    passes = sums.passes
+    if passes is None and sums.generated is not None:
         passes = max(sums.drafts, sums.generated - sums.accepted)
     return Interval(
         seconds=sums.seconds or 0.0,
@@ -160,6 +162,7 @@ def _base_of(before: Reading, now: Reading) -> tuple[Sums | None, str]:
         (old.accepted, new.accepted),
         (old.generated or 0, new.generated or 0),
         (old.seconds or 0.0, new.seconds or 0.0),
+        (old.passes or 0, new.passes or 0),
     ]
     at = itertools.zip_longest(old.accepted_at, new.accepted_at, fillvalue=0)
     fell = any(b < a for a, b in (*pairs, *at))
@@ -183,6 +186,7 @@ def _minus(now: Sums, base: Sums) -> Sums:
         drafted_at=None if now.drafted_at is None else less(now.drafted_at, base.drafted_at or ()),
         generated=None if now.generated is None else now.generated - (base.generated or 0),
         seconds=None if now.seconds is None else now.seconds - (base.seconds or 0.0),
+        passes=None if now.passes is None else now.passes - (base.passes or 0),
     )
 
 

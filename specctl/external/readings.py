@@ -50,6 +50,7 @@ class Sums:
     generated: int | None = None
     seconds: float | None = None
     t_d: float | None = None
+    passes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,7 @@ def _by_drafts(prefix: str, samples: Samples) -> Reading:
             drafted_at=drafted_at,
             generated=generated,
             seconds=seconds,
+            passes=samples.count(f"{prefix}cycles_total"),
         ),
         began=samples.most("process_start_time_seconds"),
         running=running,

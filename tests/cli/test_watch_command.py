@@ -265,3 +265,16 @@ def test_engine_run_shows_the_end_of_the_log(tmp_path, specctl):
     assert "out of memory" in err
     code, _, err = specctl("engine", "run", "llama-server", str(model), "--bin", str(tmp_path))
     assert code == 2
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a pseudo-terminal")
+def test_the_screen_on_a_terminal():
+    from terminal import Terminal
+
+    with FakeEngine("llama-server") as engine, Terminal("watch", engine.url) as terminal:
+        terminal.wait("waiting for requests")
+        drive(engine)
+        terminal.wait("by position")
+        os.write(terminal.master, b"q")
+        assert terminal.exit_code() == 0
+        assert terminal.text.count("Traceback") == 0

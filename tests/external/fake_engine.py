@@ -201,6 +201,8 @@ class FakeEngine:
                 f"{prefix}tokens_predicted_seconds_total {c.seconds}",
                 f"{prefix}requests_processing {c.running}",
             ]
+        if self.kind == "specctl":
+            lines.append(f"specctl:cycles_total {self.iteration}")
         if self.speculative or self.kind == "llama-server":
             spec = f"{prefix}spec_decode_num_"
             drafted = "NaN" if self.fault == "nan" else c.drafted
