@@ -1,4 +1,4 @@
-"""`draft-simple`, `draft-mtp`, `draft-eagle3`: a small model or the target's heads, a token a pass."""
+"""`draft-simple`, `draft-mtp`, `draft-eagle3`: a small model or the target's heads, by steps."""
 
 from __future__ import annotations
 
