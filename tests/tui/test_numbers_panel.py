@@ -30,7 +30,7 @@ FULL = [
     "cycle ▓▓▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒░  ▓ draft 10 %  ▒ verify 85 %  ░ rest 5 %",
     "by position ▇▆▃ .88 .75 .38 of 8 8 8",
     "context 102 of 4096  ░░░░░░░░░░░░░░░░░░░░ 2 %",
-    "net gain against plain ≈ +0.2 s   prompt 200 tok/s",
+    "net gain against plain ≈ +0.2 s since the start   prompt 200 tok/s",
     "last 10 cycles: draft-simple 8 · plain 2",
 ]
 
@@ -101,9 +101,7 @@ def test_verification_outside_the_band_is_marked():
 def test_what_a_source_does_not_say_is_a_dash():
     state = live([interval(passes=None, drafted_passes=None, drafted_at=None, exact=False)])
     lines = numbers(state, 90, 8)
-    assert lines[2] == (
-        "α 0.50, drafted ? %   K –   α×K –   tokens/pass –   sums mixed or derived"
-    )
+    assert lines[2] == ("α 0.50, drafted ? %   K –   α×K –   tokens/pass –   sums mixed or derived")
     assert not any("cycle time" in line for line in lines)
 
 

@@ -96,6 +96,7 @@ class LiveScreen(DashboardScreen):
         self._was_on: tuple[str, ...] | None = None  # what F2 goes back to
         self._drawn = (-1, False)
         self._pace = Pace()
+        self._phase = self.live.phase  # as drawn
 
     def compose(self) -> ComposeResult:
         """The picture, the prompt and the line of keys."""
@@ -132,14 +133,15 @@ class LiveScreen(DashboardScreen):
         if self.live.phase == "failed":
             self.app.exit()
             return
-        if self._pace.may_draw() or self.live.phase != "writing":
+        paid = self._pace.may_draw()
+        if paid or self.live.phase != "writing" or self._phase != "writing":
             self._show()
 
     def _show(self) -> None:
         state = (self.live.version, self._desk.recording)
         if state == self._drawn:
             return
-        self._drawn = state
+        self._drawn, self._phase = state, self.live.phase
         self.query_one(Dashboard).sync(self.live, recording=self._desk.recording)
         self.query_one(PromptInput).wait(self.live.phase == "opening")
         self.query_one("#keys", Static).update(self._keys())
