@@ -1,34 +1,25 @@
 """The search for the best settings, as an iterator of frozen steps that a face can show.
 
-Every run goes through `bench/conduct.py`; what is done is in the `State` at once, and what is there
-is not measured again, so a search that was stopped goes on where it was.
+Here is decided what is tried; `Rounds` runs it. What was decided and done is in the `State`, so a
+search that was stopped goes on where it was.
 """
 
 from __future__ import annotations
 
 import contextlib
-import statistics
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Generator, Iterable, Sequence
 
-from specctl.bench.conduct import Checking, Opened, Opener, conduct
-from specctl.bench.identity import Identity
-from specctl.bench.report import ONE_RUN_BAND, Runs, grouped, speed, summarise, verdict
-from specctl.bench.results import Outcome
-from specctl.bench.run import PLAIN, Arm, BenchPlan, Run, RunDone
+from specctl.bench.conduct import Opener
+from specctl.bench.report import ONE_RUN_BAND, Runs, speed, verdict
+from specctl.bench.run import PLAIN, Run
 from specctl.bench.tune import (
     FIRST_SHARE,
     HALF_SHARE,
     REPEATS,
     THREADS_SHARE,
     Candidate,
-    Group,
-    Pace,
     Standing,
     better_half,
-    by_session,
     choose,
     finalists,
     first_size,
@@ -37,26 +28,12 @@ from specctl.bench.tune import (
     variants,
     with_k,
 )
+from specctl.bench.tune_round import THREAD_TOKENS, Rounds
 from specctl.bench.tune_state import Stage, State
-from specctl.bench.tune_steps import (
-    Answer,
-    Began,
-    Disqualified,
-    Job,
-    Loaded,
-    Ran,
-    Said,
-    StageBegan,
-    StageDone,
-    Step,
-    Steps,
-)
+from specctl.bench.tune_steps import Answer, Began, Job, Said, Step, Steps
 from specctl.bench.workloads import Prompt
-from specctl.settings import EngineSettings, SpecSettings
 
 COUNTING = Prompt("threads", "count", "Count from one to one hundred, in words.")
-_AGAIN = Arm("none", SpecSettings())  # plain decoding once more
-_THREAD_TOKENS = 16
 
 
 def tune(job: Job, opener: Opener, state: State) -> Steps:
@@ -72,36 +49,17 @@ def tune(job: Job, opener: Opener, state: State) -> Steps:
 
 
 class _Search:
-    """One search; its methods yield steps and return what the next one needs."""
+    """What is tried, round after round; its methods yield steps and return what the next needs."""
 
     def __init__(self, job: Job, opener: Opener, state: State, stack: contextlib.ExitStack) -> None:
-        self.job, self.state, self._opener = job, state, opener
-        self._stack = stack
-        self._session: Any = None
-        self._key: tuple[int, Group] | None = None
-        self._at = 0  # stages done or going on
-        self._later = 0.0  # seconds that rounds still to be planned may take
-        self._out: dict[str, Disqualified] = {}
-        self._last: dict[str, Standing] = {}
-        self._runs: list[Run] = []  # of all rounds that count, for the pace
-        self._pace_runs: list[Run] = []  # of the counting, until there are others
-        self._prompts, self._tokens = 1, _THREAD_TOKENS
-        self.threads = job.threads[0]
-
-    @property
-    def has_draft(self) -> bool:
-        return self.job.draft is not None
-
-    @property
-    def left(self) -> float:
-        """Seconds of the budget."""
-        return self.job.budget - self.state.seconds
+        self.job, self.state = job, state
+        self.rounds = Rounds(job, opener, state, stack)
 
     def run(self) -> Steps:
         """The whole search."""
         job, state = self.job, self.state
         names = tuple(one.name for one in job.candidates)
-        self._later = job.budget
+        self.rounds.later = job.budget
         yield Began(names, job.budget, state.runs, state.seconds, state.replaced)
         yield from self._tune_threads()
         first = yield from self._first()
@@ -110,40 +68,37 @@ class _Search:
         choice = choose(self._clean(final) or self._clean(half))
         yield Answer(
             choice=choice,
-            threads=self.threads,
-            standings=tuple(sorted(self._last.values(), key=lambda s: -s.speedup)),
-            disqualified=tuple(self._out.values()),
-            prompts=job.prompts[: self._prompts],
-            max_tokens=self._tokens,
+            threads=self.rounds.threads,
+            standings=tuple(sorted(self.rounds.last.values(), key=lambda s: -s.speedup)),
+            disqualified=tuple(self.rounds.out.values()),
+            prompts=job.prompts[: self.rounds.prompts],
+            max_tokens=self.rounds.tokens,
             seconds=state.seconds,
             runs=state.runs,
         )
 
     def _clean(self, standings: Iterable[Standing]) -> list[Standing]:
-        return [s for s in standings if s.name not in self._out]
-
-    # ------------------------------------------------------------ rounds
+        return [s for s in standings if s.name not in self.rounds.out]
 
     def _tune_threads(self) -> Steps:
         """Plain decoding alone, each number of threads in a session of its own."""
         runs: dict[int, list[Run]] = {}
         for count in self.job.threads:
-            planned = self._at < len(self.state.stages)
+            planned = self.rounds.planned
             cost = self.state.seconds * (len(runs) + 1) / max(len(runs), 1)
-            if runs and not planned and cost > THREADS_SHARE * self.job.budget:
+            if runs and planned is None and cost > THREADS_SHARE * self.job.budget:
                 yield Said(f"threads {count}: not tried, for lack of time (more --minutes)")
                 break
-            stage = Stage("threads", ("none",), 1, 2, _THREAD_TOKENS, count)
-            if planned and self.state.stages[self._at].name != "threads":
+            stage = Stage("threads", ("none",), 1, 2, THREAD_TOKENS, count)
+            if planned is not None and planned.name != "threads":
                 break  # it was not tried
-            found = yield from self._threads_stage(stage)
-            runs[count] = found
-        best, gain = self.threads, 1.0
+            runs[count] = yield from self.rounds.alone(stage, COUNTING)
+        best, gain = self.rounds.threads, 1.0
         for count, found in runs.items():
-            if count == self.threads:
+            if count == self.rounds.threads:
                 continue
             table: Runs = {
-                (COUNTING.key, PLAIN): runs[self.threads],
+                (COUNTING.key, PLAIN): runs[self.rounds.threads],
                 (COUNTING.key, "more"): found,
             }
             against = speed((COUNTING.key,), "more", table)
@@ -153,31 +108,25 @@ class _Search:
             if verdict(change, noise) == "faster" and change > gain:
                 best, gain = count, change
             yield Said(
-                f"threads {count}: {change:.2f}× the speed of {self.threads} (plain decoding, one "
-                f"after the other: ±{noise:.0%})"
+                f"threads {count}: {change:.2f}× the speed of {self.rounds.threads} (plain "
+                f"decoding, one after the other: ±{noise:.0%})"
             )
-        self.threads, self._pace_runs = best, runs[best]
-
-    def _threads_stage(self, stage: Stage) -> Generator[Step, None, list[Run]]:
-        self.threads, before = stage.threads, self.threads
-        number = yield from self._begin(stage, None, 1)
-        group: Group = (False, "f16")
-        runs, _ = yield from self._measure(number, 0, group, (_AGAIN,), stage, (COUNTING,))
-        if self.state.lengths is None:
-            session = self._open(group)
-            chats = [session.chat(prompt.messages()) for prompt in self.job.prompts]
-            self.state.add_lengths([len(tokens) for tokens in chats])
-        self.threads = before
-        return runs
+        self.rounds.threads, self.rounds.pace_runs = best, runs[best]
 
     def _first(self) -> Generator[Step, None, list[Standing]]:
         every = self.job.candidates
         size = first_size(
-            every, self._pace(), self.has_draft, FIRST_SHARE * self.left, self.job.max_tokens
+            every,
+            self.rounds.pace(),
+            self.rounds.has_draft,
+            FIRST_SHARE * self.rounds.left,
+            self.job.max_tokens,
         )
-        self._later = max(0.0, self.left - size.seconds)
-        stage = Stage("first", _names(size.candidates), size.prompts, 1, size.tokens, self.threads)
-        standings = yield from self._round(stage, every, size.seconds)
+        self.rounds.later = max(0.0, self.rounds.left - size.seconds)
+        stage = Stage(
+            "first", _names(size.candidates), size.prompts, 1, size.tokens, self.rounds.threads
+        )
+        standings = yield from self.rounds.measure(stage, every, size.seconds)
         tried = {s.name for s in standings}
         skipped = [one.name for one in every if one.name not in tried]
         if skipped:
@@ -214,28 +163,33 @@ class _Search:
         self, first: list[Standing], kept: list[Candidate], extra: list[Candidate]
     ) -> Generator[Step, None, list[Standing]]:
         """The second round, with as many as there is time for; none where two are left."""
-        if self._at < len(self.state.stages):
-            stage = self.state.stages[self._at]
+        stage = self.rounds.planned
+        if stage is not None:
             if stage.name != "half":
                 return first
-            return (yield from self._round(stage, [*kept, *extra], None))
+            return (yield from self.rounds.measure(stage, [*kept, *extra], None))
         for some in ([*kept, *extra], kept, kept[:3]):
             if len(some) <= 2:
                 break
             size = later_size(
                 some,
-                self._pace(),
-                self.has_draft,
-                HALF_SHARE * self.left,
-                self._tokens,
+                self.rounds.pace(),
+                self.rounds.has_draft,
+                HALF_SHARE * self.rounds.left,
+                self.rounds.tokens,
                 (1,),
             )
-            if size is not None and size.prompts >= self._prompts:
-                self._later = max(0.0, self.left - size.seconds)
+            if size is not None and size.prompts >= self.rounds.prompts:
+                self.rounds.later = max(0.0, self.rounds.left - size.seconds)
                 stage = Stage(
-                    "half", _names(some), size.prompts, size.repeats, size.tokens, self.threads
+                    "half",
+                    _names(some),
+                    size.prompts,
+                    size.repeats,
+                    size.tokens,
+                    self.rounds.threads,
                 )
-                return (yield from self._round(stage, some, size.seconds))
+                return (yield from self.rounds.measure(stage, some, size.seconds))
         return first
 
     def _final(self, before: list[Standing]) -> Generator[Step, None, list[Standing]]:
@@ -245,11 +199,11 @@ class _Search:
         some = [s.candidate for s in finalists(self._clean(before))]
         if not some:
             return before
-        self._later = 0.0
-        if self._at < len(self.state.stages):
-            stage = self.state.stages[self._at]
-            return (yield from self._round(stage, some, None))
-        room = (self._pace(), self.has_draft, self.left, self._tokens)
+        self.rounds.later = 0.0
+        stage = self.rounds.planned
+        if stage is not None:
+            return (yield from self.rounds.measure(stage, some, None))
+        room = (self.rounds.pace(), self.rounds.has_draft, self.rounds.left, self.rounds.tokens)
         size = later_size(some, *room, REPEATS) or later_size(some, *room, (1,))
         if size is None:
             yield Said(
@@ -257,179 +211,10 @@ class _Search:
                 "surer)"
             )
             return before
-        stage = Stage("final", _names(some), size.prompts, size.repeats, size.tokens, self.threads)
-        return (yield from self._round(stage, some, size.seconds))
-
-    # ------------------------------------------------------------ one round
-
-    def _round(
-        self, stage: Stage, every: Iterable[Candidate], seconds: float | None
-    ) -> Generator[Step, None, list[Standing]]:
-        """Measure it, or take what is there; the standings, fastest first."""
-        if self._at < len(self.state.stages):
-            stage = self.state.stages[self._at]  # as it was planned before it was stopped
-            self.threads = stage.threads
-        by_name = {one.name: one for one in every}
-        chosen = [by_name[name] for name in stage.candidates if name in by_name]
-        groups = by_session(chosen, self.has_draft)
-        number = yield from self._begin(stage, seconds, len(groups))
-        self._tokens, self._prompts = stage.max_tokens, stage.prompts
-        prompts = self.job.prompts[: stage.prompts]
-        standings: list[Standing] = []
-        for index, (group, some) in enumerate(groups.items()):
-            arms = tuple(one.arm for one in some)
-            runs, texts = yield from self._measure(number, index, group, arms, stage, prompts)
-            self._runs += runs
-            standings += self._standings(stage, group, some, runs, texts)
-            yield from self._look_for_bugs(texts)
-        standings.sort(key=lambda s: -s.speedup)
-        self._last |= {s.name: s for s in standings}
-        yield StageDone(stage, tuple(standings))
-        return standings
-
-    def _begin(
-        self, stage: Stage, seconds: float | None, groups: int
-    ) -> Generator[Step, None, int]:
-        number = self._at
-        if number == len(self.state.stages):
-            self.state.add_stage(stage)
-        self._at += 1
-        known = sum(len(self.state.part(number, group).runs) for group in range(groups))
-        yield StageBegan(stage, seconds, stage.runs(groups), known)
-        return number
-
-    def _measure(
-        self,
-        number: int,
-        index: int,
-        group: Group,
-        arms: tuple[Arm, ...],
-        stage: Stage,
-        prompts: tuple[Prompt, ...],
-    ) -> Generator[Step, None, tuple[list[Run], Mapping[Any, Identity]]]:
-        part = self.state.part(number, index)
-        if part.identities is not None:
-            return part.runs, part.identities
-        plan = self._plan(group, arms, stage, prompts)
-        session = self._open(group)
-        known = list(part.runs)
-        steps = conduct(
-            plan,
-            self.job.model,
-            self._draft(group),
-            lambda *_: contextlib.nullcontext(session),
-            known,
+        stage = Stage(
+            "final", _names(some), size.prompts, size.repeats, size.tokens, self.rounds.threads
         )
-        for step in steps:
-            if isinstance(step, Opened):
-                yield Loaded(step.notes, step.load)
-            elif isinstance(step, RunDone):
-                self.state.add_run(number, index, step.run)
-                yield Ran(
-                    stage.name,
-                    step.run.arm,
-                    step.run.prompt.key,
-                    len(known) + step.index,
-                    len(known) + step.total,
-                    step.eta + min(self._later, max(0.0, self.left - step.eta)),
-                )
-            elif isinstance(step, Checking):
-                if len(part.runs) < stage.prompts * stage.repeats * (len(arms) + 1):
-                    raise KeyboardInterrupt  # it was stopped: what is missing can be done later
-            elif isinstance(step, Outcome):
-                self.state.add_identities(number, index, step.identities)
-        return part.runs, part.identities or {}
-
-    def _plan(
-        self, group: Group, arms: tuple[Arm, ...], stage: Stage, prompts: tuple[Prompt, ...]
-    ) -> BenchPlan:
-        draft = self._draft(group)
-        return BenchPlan(
-            model=self.job.model.name,
-            draft=draft.name if draft else None,
-            prompts=prompts,
-            arms=arms,
-            settings=self._settings(group),
-            sampling=self.job.sampling,
-            max_tokens=stage.max_tokens,
-            repeats=stage.repeats,
-        )
-
-    def _settings(self, group: Group) -> EngineSettings:
-        settings, (_, kv) = self.job.settings, group
-        if kv != "f16":
-            draft = replace(settings.draft, kv_type_k=kv, kv_type_v=kv)
-            settings = replace(settings, draft=draft)
-        return replace(settings, threads=self.threads)
-
-    def _draft(self, group: Group) -> Path | None:
-        return self.job.draft if group[0] else None
-
-    def _open(self, group: Group) -> Any:
-        """The session of a group; the one before is closed, for two may not fit."""
-        if self._key == (self.threads, group):
-            return self._session
-        self._stack.close()
-        self._key = None
-        members = [c.spec for c in self.job.candidates if c.group(self.has_draft) == group]
-        specs = [SpecSettings(), *(members or [SpecSettings(types=("auto",))])]
-        settings = self._settings(group)
-        opened = self._opener(self.job.model, self._draft(group), specs, settings)
-        self._session = self._stack.enter_context(opened)
-        self._key = (self.threads, group)
-        return self._session
-
-    def _standings(
-        self,
-        stage: Stage,
-        group: Group,
-        some: Sequence[Candidate],
-        runs: Sequence[Run],
-        texts: Mapping[Any, Identity],
-    ) -> list[Standing]:
-        prompts = self.job.prompts[: stage.prompts]
-        arms = tuple(one.arm for one in some)
-        report = summarise(self._plan(group, arms, stage, prompts), runs, texts)
-        keys, table = tuple(prompt.key for prompt in prompts), grouped(runs)
-        rows = {row.arm: row for row in report.totals}
-        return [
-            Standing(
-                candidate=one,
-                stage=stage.name,
-                prompts=keys,
-                speed=rows[one.name].speed,
-                totals=rows[one.name].totals,
-                texts=rows[one.name].identity,
-                group=group,
-                table=table,
-            )
-            for one in some
-        ]
-
-    def _look_for_bugs(self, texts: Mapping[Any, Identity]) -> Steps:
-        for (prompt, arm, _), identity in texts.items():
-            if identity.status == "bug" and arm not in self._out:
-                self._out[arm] = Disqualified(arm, prompt, identity)
-                yield self._out[arm]
-
-    def _pace(self) -> Pace:
-        """What runs cost, by all that was measured so far."""
-        plain = [run for run in self._runs if run.arm == PLAIN] or self._pace_runs
-        tokens = sum(len(run.tokens) for run in plain)
-        seconds = sum(run.seconds for run in plain)
-        read = sum(run.prompt_seconds for run in plain)
-        each = statistics.fmean(run.seconds / max(len(run.tokens), 1) for run in plain)
-        factors: dict[str, float] = {}
-        for name in {run.arm for run in self._runs}:
-            mine = [run for run in self._runs if run.arm == name]
-            pace = statistics.fmean(run.seconds / max(len(run.tokens), 1) for run in mine)
-            factors[name] = pace / each if each else 1.0
-        return Pace(
-            step=seconds / max(tokens, 1),
-            rate=sum(len(run.prompt_tokens) for run in plain) / read if read else float("inf"),
-            lengths=self.state.lengths or (0,) * len(self.job.prompts),
-            factors=factors,
-        )
+        return (yield from self.rounds.measure(stage, some, size.seconds))
 
 
 def _names(some: Iterable[Candidate]) -> tuple[str, ...]:

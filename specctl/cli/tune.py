@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
-import re
-import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,30 +12,18 @@ import typer
 from specctl import __version__, paths
 from specctl.bench import workloads
 from specctl.cli import options as o
-from specctl.cli.fetching import demo_without_asking, resolved
+from specctl.cli.fetching import demo_without_asking
 from specctl.cli.render import err, out
+from specctl.cli.tune_profile import Names, engine_version, hash_of, named, profile_of
 from specctl.errors import UsageError
-from specctl.plan import catalog
 from specctl.plan import tuned as profiles
-from specctl.plan.tuned import Evidence, Measured, Tuned
-from specctl.resolve import DEMO, DEMO_F16, Resolved
+from specctl.resolve import Resolved
 from specctl.settings import EngineSettings, Sampling
-from specctl.units import format_seconds
 
 if TYPE_CHECKING:
-    from specctl.bench.tune import Candidate, Standing
+    from specctl.bench.tune import Candidate
     from specctl.bench.tune_state import State
     from specctl.bench.tune_steps import Answer, Job
-
-
-@dataclass(frozen=True, slots=True)
-class _Names:
-    """How the profile will name what is tuned: `id` is what the user will say."""
-
-    id: str
-    model: str
-    draft: str | None
-    files: Resolved
 
 
 def tune(
@@ -103,7 +87,7 @@ def tune(
     # fmt: on
     sampling = Sampling(temperature=temperature, seed=seed)
     _check(minutes, max_tokens, spec_type)
-    names = _named(profile or model or demo_without_asking("tune"), draft, name)
+    names = named(profile or model or demo_without_asking("tune"), draft, name)
     job = _job(names, texts, settings, sampling, minutes, max_tokens, spec_type, k)
     state = _state(names, job, fresh)
     try:
@@ -113,7 +97,7 @@ def tune(
         said = f"stopped: {where}; the same command goes on, --fresh starts over"
         err().print(said, soft_wrap=True)
         raise typer.Exit(130) from None
-    tuned = _tuned(names, job, answer, prompts)
+    tuned = profile_of(names, job, answer, prompts)
     kept = profiles.write(tuned)
     state.finish()
     from specctl.cli import tune_view as view
@@ -171,48 +155,11 @@ def _types(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _named(given: str, draft: str | None, name: str | None) -> _Names:
-    """From what the user said to files, and to the names that the profile keeps.
-
-    Raises:
-        UsageError: the profile's name would hide another model.
-    """
-    path = Path(given).expanduser()
-    before = None if path.is_file() else profiles.find(given)
-    if before is not None:
-        draft = draft or before.evidence.draft
-    files = resolved(given, draft)
-    beside = str(files.draft.resolve()) if files.draft else None
-    if path.is_file():
-        own, model = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem), str(path.resolve())
-    elif before is not None:
-        own, model = before.id, before.model
-    elif given.startswith("hf:"):
-        own, model = Path(given).stem, given
-    else:  # `id+draft-mtp` is another file than `id`
-        own = given.partition("+")[0]
-        model = given if "+" in given and beside is None else own
-    chosen = name or own
-    if (path.is_file() or name or given.startswith("hf:")) and before is None:
-        _check_name(chosen, model)
-    return _Names(chosen, model, beside, files)
-
-
-def _check_name(name: str, model: str) -> None:
-    if not re.fullmatch(r"[A-Za-z0-9._:-]{1,100}", name):
-        raise UsageError(f"--name {name!r}", "letters, digits, and any of . _ : -")
-    known = catalog.load().get(name.partition(":")[0])
-    other = profiles.find(name)
-    taken = other is not None and other.id.lower() == name.lower() and other.model != model
-    if known is not None or name in (DEMO, DEMO_F16) or taken:
-        raise UsageError(f"{name} is another model's name already", "give one with --name")
-
-
 # ---------------------------------------------------------------- the search
 
 
 def _job(
-    names: _Names,
+    names: Names,
     texts: tuple[workloads.Prompt, ...],
     settings: EngineSettings,
     sampling: Sampling,
@@ -288,17 +235,17 @@ def _candidates(
     return tuple(out.values())
 
 
-def _state(names: _Names, job: Job, fresh: bool) -> State:
+def _state(names: Names, job: Job, fresh: bool) -> State:
     from specctl.bench.tune_job import COUNTING
     from specctl.bench.tune_state import State
 
     head: dict[str, Any] = {
         "specctl": __version__,
-        "engine": _engine(),
+        "engine": engine_version(),
         "model": _file(job.model),
         "draft": _file(job.draft) if job.draft else None,
         "candidates": [[one.name, asdict(one.spec)] for one in job.candidates],
-        "prompts": _hash(job.prompts),
+        "prompts": hash_of(job.prompts),
         "settings": asdict(job.settings),
         "sampling": asdict(job.sampling),
         "threads": list(job.threads),
@@ -313,22 +260,9 @@ def _state(names: _Names, job: Job, fresh: bool) -> State:
     return State(path, head, (*job.prompts, COUNTING), fresh=fresh)
 
 
-def _engine() -> str:
-    import importlib.metadata
-
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        return importlib.metadata.version("llama-cpp-python")
-    return "unknown"
-
-
 def _file(path: Path) -> list[object]:
     found = path.stat()
     return [path.name, found.st_size, found.st_mtime_ns]
-
-
-def _hash(texts: tuple[workloads.Prompt, ...]) -> str:
-    messages = [[one.key, one.messages()] for one in texts]
-    return hashlib.sha256(json.dumps(messages).encode()).hexdigest()[:16]
 
 
 def _search(job: Job, state: State) -> Answer:
@@ -346,87 +280,3 @@ def _search(job: Job, state: State) -> Answer:
                 return step
             show(step)
     raise AssertionError("a search ends with its answer")
-
-
-# ---------------------------------------------------------------- what is kept
-
-
-def _tuned(names: _Names, job: Job, answer: Answer, file: Path | None) -> Tuned:
-    winner = answer.choice.winner
-    chosen = winner.candidate if winner else None
-    spec = chosen.spec if chosen else None
-    bound = spec is not None and spec.k is None and any(t.startswith("draft-") for t in spec.types)
-    target, draft = job.settings.target, job.settings.draft
-    return Tuned(
-        id=names.id,
-        model=names.model,
-        draft=names.draft if chosen and chosen.draft else None,
-        types=spec.types if spec else ("none",),
-        k=spec.k if spec else None,
-        draft_n_max=spec.draft.n_max if spec and bound else None,
-        threads=answer.threads,
-        kv_type=target.kv_type_k,
-        draft_kv_type=chosen.draft_kv if chosen else "f16",
-        gpu_layers=target.gpu_layers,
-        draft_gpu_layers=draft.gpu_layers,
-        n_cpu_moe=target.n_cpu_moe,
-        flash_attn=job.settings.flash_attn,
-        evidence=_evidence(names, job, answer, file),
-    )
-
-
-def _evidence(names: _Names, job: Job, answer: Answer, file: Path | None) -> Evidence:
-    from specctl.bench.results import machine
-
-    about = machine()
-    whose = f"{file.name}: " if file else "built-in workloads: "
-    keys = ", ".join(prompt.key for prompt in answer.prompts)
-    reasons = list(answer.choice.reasons)
-    reasons += [
-        f"{one.candidate} is out: a text that is not plain decoding's (token {one.identity.index} "
-        f"of {one.prompt}: {one.identity.why})"
-        for one in answer.disqualified
-    ]
-    reasons.append(f"it cost {format_seconds(answer.seconds)} and {answer.runs} runs")
-    return Evidence(
-        date=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        specctl=__version__,
-        engine=f"llama-cpp-python {_engine()}",
-        machine=f"{about['cpu']}, {about['physical_cores']} cores, {about['memory_gib']} GiB, "
-        f"{about['system']} {about['architecture']}",
-        target=job.model.name,
-        target_bytes=job.model.stat().st_size,
-        prompts=f"{whose}{len(answer.prompts)} of {len(job.prompts)} prompts ({keys})",
-        prompts_hash=_hash(job.prompts),
-        temperature=job.sampling.temperature,
-        max_tokens=answer.max_tokens,
-        ctx=job.settings.n_ctx,
-        seconds=answer.seconds,
-        runs=answer.runs,
-        draft=names.draft,
-        answer=tuple(reasons),
-        candidates=tuple(map(_measured, answer.standings)),
-    )
-
-
-def _measured(standing: Standing) -> Measured:
-    from specctl.bench import words
-
-    speed, totals = standing.speed, standing.totals
-    return Measured(
-        name=standing.name,
-        stage=standing.stage,
-        prompts=len(standing.prompts),
-        repeats=speed.repeats,
-        noise=speed.noise,
-        verdict=words.NEVER if standing.silent else speed.verdict,
-        text=words.text(standing.texts),
-        speedup=speed.speedup,
-        low=speed.low,
-        high=speed.high,
-        plain=speed.plain_rate,
-        rate=speed.rate,
-        acceptance=totals.acceptance_rate,
-        tokens_per_pass=totals.tokens_per_pass,
-        coverage=totals.coverage,
-    )
