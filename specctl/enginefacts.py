@@ -23,6 +23,7 @@ MTP_ARCHES = frozenset(
         "step35",
     )
 )
+EAGLE3_BATCH = 32  # rows of a pass of an EAGLE-3 head: llama.cpp reserves logits for all of them
 _SHARE, _LEAST = 1 / 8, 256 << 20  # of the weights' bytes; bytes
 
 

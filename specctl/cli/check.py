@@ -12,7 +12,8 @@ from rich.text import Text
 from specctl.cli.inspect import load_facts
 from specctl.cli.render import err, out
 from specctl.drafters.registry import SPEC_TYPES
-from specctl.enginefacts import EngineFacts
+from specctl.enginefacts import MTP_ARCHES, EngineFacts
+from specctl.gguf.facts import ModelFacts
 from specctl.gguf.pair import Finding, PairCheck, check_pair
 from specctl.hardware.engineprobe import probe_engine
 from specctl.units import format_bytes
@@ -34,7 +35,7 @@ def check(
     theirs, their_traffic = load_facts(draft)
     probed = probe_engine()
     engine = probed if isinstance(probed, EngineFacts) else None
-    found = _with_drafter(check_pair(ours, theirs, engine))
+    found = _with_drafter(check_pair(ours, theirs, engine), theirs)
     if as_json:
         print(json.dumps(asdict(found)))
     else:
@@ -49,12 +50,24 @@ def check(
         raise typer.Exit(1)
 
 
-def _with_drafter(found: PairCheck) -> PairCheck:
+def _with_drafter(found: PairCheck, draft: ModelFacts) -> PairCheck:
     """A pair may fit and still find no drafter in this version of specctl."""
-    if found.verdict == "no" or found.method in SPEC_TYPES:
+    why = f"specctl has no drafter {found.method} yet: other engines do"
+    if found.method in SPEC_TYPES:
+        why = _unrun(draft) if draft.kind == "mtp head" else ""
+    if found.verdict == "no" or not why:
         return found
-    lacking = Finding("warning", f"specctl has no drafter {found.method} yet: other engines do")
+    lacking = Finding("warning", why)
     return replace(found, verdict="ok with warnings", findings=(lacking, *found.findings))
+
+
+def _unrun(head: ModelFacts) -> str:
+    """Why specctl does not run MTP heads that fit; empty where it does."""
+    if head.arch not in MTP_ARCHES:
+        return f"specctl runs no MTP heads of {head.arch}: llama-server does"
+    if head.shape.n_nextn > 1:
+        return f"{head.shape.n_nextn} MTP heads in a chain: specctl runs only a single one"
+    return ""
 
 
 def _show(found: PairCheck, engine: EngineFacts | None) -> None:

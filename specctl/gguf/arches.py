@@ -117,3 +117,8 @@ LAYER_TAPS = _names(
     " muse-glimmer nanbeige"
 )
 """Targets that give an EAGLE-3 or DFlash draft the layer outputs it reads; others abort."""
+
+LAYER_TAPS_LAST = _names(
+    "bailingmoe3 gemma4 gpt-oss mimo2 nemotron_h nemotron_h_moe qwen35 qwen35moe qwen3next"
+)
+"""Of these, the ones that also give an EAGLE-3 head what leaves the last layer; others zeros."""

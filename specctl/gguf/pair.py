@@ -280,6 +280,16 @@ def _features(target: ModelFacts, draft: ModelFacts) -> list[Finding]:
                 f"the draft reads layer {deepest}, the target has {target.shape.n_layer}",
             )
         )
+    elif (
+        draft.kind == "eagle3"
+        and deepest == target.shape.n_layer
+        and target.arch in arches.LAYER_TAPS - arches.LAYER_TAPS_LAST
+    ):
+        findings.append(
+            Finding(
+                "no", f"llama.cpp does not give out what leaves the last layer of {target.arch}"
+            )
+        )
     if target.tokenizer is not None and draft.tokenizer is not None:
         difference = first_difference(target.tokenizer.vocabulary, draft.tokenizer.vocabulary)
         if difference is not None:

@@ -127,6 +127,15 @@ def test_check_says_when_there_is_no_drafter_for_a_good_pair(run: Run, tmp_path:
         assert "no drafter draft-mtp" in done.stdout
 
 
+def test_check_says_which_heads_specctl_does_not_run(run: Run, tmp_path: Path) -> None:
+    trunk = families.qwen35(tmp_path / "t.gguf")
+    chain = families.qwen35(tmp_path / "h.gguf", mtp=2, trunk=False)
+    done = run("check", str(trunk), str(chain))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("ok with warnings  as draft-mtp")
+    assert "2 MTP heads in a chain" in done.stdout
+
+
 def test_plan_full_offload(run: Run, tmp_path: Path) -> None:
     done = run("plan", eight_gib(tmp_path / "m.gguf"), "--vram", "16", "--ram", "32")
     assert done.returncode == 0, done.stderr

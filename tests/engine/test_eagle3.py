@@ -22,7 +22,7 @@ import specctl.llama.layerdraft
 from specctl.engine.session import Session, open_session
 from specctl.engine.steptime import CALIBRATION_STEPS, REFRESH_AFTER
 from specctl.errors import ModelError, PairError, UsageError
-from specctl.gguf.arches import LAYER_TAPS
+from specctl.gguf.arches import LAYER_TAPS, LAYER_TAPS_LAST
 from specctl.llama.api import library
 from specctl.llama.eagle3 import BATCH, Eagle3
 from specctl.llama.layerdraft import RECORDED, RECORDED_LAST
@@ -316,6 +316,7 @@ def test_a_build_without_the_functions_is_told(tiny_models, monkeypatch):
 def test_both_tables_of_architectures_agree():
     assert RECORDED == LAYER_TAPS
     assert RECORDED_LAST < RECORDED
+    assert RECORDED_LAST == LAYER_TAPS_LAST
 
 
 # ---------------------------------------------------------------- teeth
