@@ -40,7 +40,7 @@ _PATH = re.compile(r"[/\\]|\.gguf$", re.IGNORECASE)
 class Resolved:
     """Files of this machine, and what the name says of how to run them; None: it says nothing.
 
-    `k` is the profile's advice for the draft model or MTP head, most tokens per cycle. `kv_type`
+    `k` is the profile's advice for the draft model or head, most tokens per cycle. `kv_type`
     and `n_cpu_moe` are those with which a proposal fits this machine. `tuned`: how to run it was
     measured here, and is all in there.
     """

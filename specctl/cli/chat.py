@@ -185,12 +185,12 @@ def _files(model: str | None, draft: str | None, ctx: int, interactive: bool) ->
 
 
 def _as_named(spec: SpecSettings, files: Resolved) -> SpecSettings:
-    """What was tuned, or the look-up that a name asks for (`id+ngram-mod`); a draft model is for
-    `auto` to use.
+    """What was tuned, or the look-up or head that a name asks for (`id+ngram-mod`, `id+draft-mtp`);
+    a draft model is for `auto` to use.
     """
     if files.tuned is not None:
         return files.tuned.spec(spec)
-    if files.spec_types is None or files.draft is not None:
+    if files.spec_types in (None, ("draft-simple",)):
         return spec
     return dataclasses.replace(spec, types=files.spec_types, k=spec.k or files.k)
 

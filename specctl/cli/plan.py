@@ -13,6 +13,7 @@ from rich.text import Text
 from specctl.cli import options as o
 from specctl.cli.inspect import facts_at
 from specctl.cli.render import out
+from specctl.enginefacts import EAGLE3_BATCH
 from specctl.errors import ModelError, SpecctlError, UsageError
 from specctl.gguf.facts import ModelFacts
 from specctl.gguf.pair import check_pair
@@ -122,8 +123,17 @@ def _catalogued(
     small = selection.draft_file if own_draft else selection.file
     assert small is not None  # held_parts found it
     what = f"{small.repo}/{small.names[0]}" if own_draft else name
+    mtp = held.mtp if own_draft else mtp
     note = f"≈ {what}: dimensions and size are the catalogue's, since {why.message}"
-    need = Need(held.shape, held.weights, kv_type, kv_type, mtp=mtp, encoder=held.encoder)
+    need = Need(
+        held.shape,
+        held.weights,
+        kv_type,
+        kv_type,
+        mtp=mtp,
+        encoder=held.encoder,
+        ubatch=held.ubatch,
+    )
     return Side(f"{held.shape.arch}, {small.quant}", need, (note,))
 
 
@@ -160,6 +170,7 @@ def _need(facts: ModelFacts, kv_type: str, mtp: bool = False) -> Need:
         kv_type,
         mtp=mtp or facts.kind == "mtp head",
         encoder=facts.kind in _ENCODERS,
+        ubatch=EAGLE3_BATCH if facts.kind == "eagle3" else None,
     )
 
 

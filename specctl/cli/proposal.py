@@ -15,6 +15,7 @@ from specctl.plan import catalog
 from specctl.plan.budget import plan_budget
 from specctl.plan.candidates import Configuration, Wish
 from specctl.plan.explain import chat_name
+from specctl.plan.profile import HEADS
 from specctl.plan.recommend import recommend
 from specctl.resolve import DEMO, Missing, Resolved, demo_model, resolve, resolve_selection
 from specctl.units import format_bytes
@@ -128,7 +129,7 @@ def _take(way: Way) -> Resolved:
 def _as_priced(one: Configuration) -> tuple[tuple[str, ...] | None, int | None]:
     """Spec types and K whose memory was counted; None: chat's `auto`, which costs no more."""
     shape = one.model.shape
-    if one.method == "draft-mtp":
+    if one.method in HEADS:
         return (one.method,), one.prediction.k
     if shape is None or not shape.is_hybrid or one.selection.draft_file is not None:
         return None, None

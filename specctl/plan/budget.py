@@ -27,6 +27,7 @@ BACKENDS = {"nvidia": "cuda", "amd": "rocm", "intel": "sycl", "apple": "metal", 
 ASSUMED_RAM_BANDWIDTH = 51.2e9
 ASSUMED_RAM = "two channels of DDR4-3200: an assumption, `specctl doctor --measure` replaces it"
 CTX_STEP = 1024
+UBATCH = 512  # llama.cpp's
 NO_GPU = "no GPU"
 SURELY_THERE = 0.75  # of the weights, on the GPU: the token table of a small model may stay in RAM
 
@@ -85,7 +86,8 @@ class Held:
     """A model to hold in memory. `experts` of its `weights` bytes are routed experts.
 
     `rows` are the logits rows of a pass (K + 1), `snapshots` the recurrent states kept for taking
-    tokens back, `mtp` a second context for its MTP layers, `encoder` an EAGLE-3 or block draft.
+    tokens back, `mtp` a second context for its MTP layers, `encoder` an EAGLE-3 or block draft,
+    `ubatch` the most tokens of one of its passes.
     """
 
     shape: Shape
@@ -95,6 +97,7 @@ class Held:
     snapshots: int = 0
     mtp: bool = False
     encoder: bool = False
+    ubatch: int = UBATCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +206,7 @@ def _bill(
         ctx,
         kv_type,
         kv_type,
+        ubatch=held.ubatch,
         outputs=held.rows,
         snapshots=held.snapshots,
         gpu_layers=0 if place == "CPU" else -1,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from specctl.enginefacts import EAGLE3_BATCH
 from specctl.gguf.shape import Shape
 from specctl.plan.budget import SPLIT, Budget, Fit, Held, fit, usable_context
 from specctl.plan.catalog import Catalog, Selection
@@ -369,8 +370,26 @@ def held_parts(selection: Selection) -> tuple[Held, Held | None]:
         assert small is not None  # _ready saw to it
         snapshots = k if small.is_hybrid else 0
         return target, Held(small, file.size, snapshots=snapshots)
-    encoder = selection.method in ENCODERS
-    return target, Held(head_shape(shape), file.size, rows=k, encoder=encoder)
+    if not selection.in_process:
+        encoder = selection.method in ENCODERS
+        return target, Held(head_shape(shape), file.size, rows=k, encoder=encoder)
+    if selection.method == "draft-mtp":
+        return target, Held(mtp_shape(shape), file.size, rows=k + 1, mtp=True)
+    return target, Held(head_shape(shape), file.size, encoder=True, ubatch=EAGLE3_BATCH)
+
+
+def mtp_shape(shape: Shape) -> Shape:
+    """An MTP head in a file of its own: the target's dimensions with no trunk, as in its header."""
+    return replace(
+        shape,
+        n_layer=0,
+        n_attention=0,
+        n_swa=0,
+        n_recurrent=0,
+        recurrent_bytes=0,
+        n_nextn=1,
+        layers=(),
+    )
 
 
 def head_shape(shape: Shape) -> Shape:

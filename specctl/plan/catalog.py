@@ -14,6 +14,7 @@ from pathlib import Path
 
 from specctl.enginefacts import MTP_ARCHES
 from specctl.errors import ProfileError, UsageError
+from specctl.gguf.arches import LAYER_TAPS
 from specctl.paths import config_dir
 from specctl.plan.profile import (
     IN_PROCESS,
@@ -66,10 +67,16 @@ class Selection:
     def in_process(self) -> bool:
         """`specctl chat` runs it; otherwise it needs llama-server.
 
-        Of MTP heads it runs one, in the target's own file and of the architectures it knows.
+        Of MTP heads it runs one, in the target's own file or in a file of its own, of the
+        architectures it knows; an EAGLE-3 head where the target gives out what its layers read.
         """
+        shape = self.model.shape
+        if self.method == "draft-mtp" and self.draft_file is None:
+            return self.one_head
         if self.method == "draft-mtp":
-            return self.draft_file is None and self.one_head
+            return shape is not None and shape.arch in MTP_ARCHES and shape.n_nextn <= 1
+        if self.method == "draft-eagle3":
+            return shape is not None and shape.arch in LAYER_TAPS
         return self.method in IN_PROCESS
 
     @property

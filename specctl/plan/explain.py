@@ -8,7 +8,7 @@ from specctl.plan.acceptance import evidence_rows
 from specctl.plan.budget import NO_GPU, Budget
 from specctl.plan.candidates import Configuration
 from specctl.plan.outlook import device_class
-from specctl.plan.profile import Evidence
+from specctl.plan.profile import HEADS, Evidence
 from specctl.plan.recommend import Recommendation
 from specctl.plan.schema import Span
 
@@ -21,7 +21,7 @@ def pull_command(one: Configuration) -> str:
 
 
 def run_command(one: Configuration, ctx: int, budget: Budget | None = None) -> str:
-    """What runs it: specctl chat, or llama-server for methods that specctl cannot run yet.
+    """What runs it: specctl chat, or llama-server for what specctl cannot run yet.
 
     `budget`: the machine's, so that what is meant for the CPU beside a GPU says so.
     """
@@ -34,7 +34,7 @@ def run_command(one: Configuration, ctx: int, budget: Budget | None = None) -> s
 
 def chat_name(one: Configuration) -> str:
     """What --model is for it: with the method where that decides which files are opened."""
-    named = one.selection.draft_file is not None or one.method == "draft-mtp"
+    named = one.selection.draft_file is not None or one.method in HEADS
     return one.selection.name if named else one.selection.target_name
 
 
@@ -44,9 +44,9 @@ def _chat(one: Configuration, ctx: int) -> str:
     """
     shape = one.model.shape
     parts = [f"specctl chat --model {chat_name(one)} --ctx {ctx}"]
-    if one.method in ("none", "draft-mtp"):
+    if one.method in HEADS or one.method == "none":
         parts.append(f"--spec-type {one.method}")
-    if one.method == "draft-mtp" or (one.method != "none" and shape and shape.is_hybrid):
+    if one.method in HEADS or (one.method != "none" and shape and shape.is_hybrid):
         parts.append(f"--k {one.prediction.k}")
     if one.kv_type != "f16":
         parts.append(f"--kv-type {one.kv_type}")

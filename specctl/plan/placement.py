@@ -22,7 +22,9 @@ SMALLEST_CTX = 2048  # a default context is not shrunk below this
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """One model to place. `weights` by layer, or a total in bytes. `k`: most tokens drafted."""
+    """One model to place. `weights` by layer, or a total in bytes. `ubatch`: most tokens of a pass
+    of its own, where that is fewer than the target's.
+    """
 
     shape: Shape
     weights: Weights | int
@@ -30,6 +32,7 @@ class Need:
     kv_type_v: str = "f16"
     mtp: bool = False
     encoder: bool = False
+    ubatch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +169,8 @@ class _Search:
             ctx,
             need.kv_type_k,
             need.kv_type_v,
-            ubatch=ubatch,
-            outputs=1 if drafts else self.k + 1,
+            ubatch=min(ubatch, need.ubatch or ubatch),
+            outputs=1 if drafts and not need.mtp else self.k + 1,
             flash_attn=flash_attn,
             swa_full=swa_full,
             gpu_layers=gpu_layers,

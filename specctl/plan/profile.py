@@ -33,9 +33,11 @@ LOOKUPS = (
     "ngram-cache",
     "ngram-suffix",
 )
-# What `specctl chat` runs in its own process; `auto` chooses between look-up and a draft model or
-# MTP heads. The rest needs llama-server.
-IN_PROCESS = frozenset({"none", *LOOKUPS, "draft-simple", "draft-mtp", "auto"})
+# Drafting by a head made for the target: run by its own name with the K that was priced.
+HEADS = frozenset({"draft-mtp", "draft-eagle3"})
+# What `specctl chat` runs in its own process, heads where the target's architecture allows it;
+# `auto` chooses between look-up and a draft model or head. The rest needs llama-server.
+IN_PROCESS = frozenset({"none", *LOOKUPS, "draft-simple", *HEADS, "auto"})
 DEVICES = ("gpu", "apple", "igpu", "offload", "cpu")
 Trust = Literal["H", "M", "L"]
 

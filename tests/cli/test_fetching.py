@@ -76,6 +76,14 @@ repo = "org/head"
 file = "head.gguf"
 bytes = 1000
 
+[[model.draft]]
+method = "draft-dflash"
+status = "listed"
+source = "for this test"
+repo = "org/block"
+file = "block.gguf"
+bytes = 1000
+
 [[model]]
 id = "clock-small"
 name = "Clock, small"
@@ -255,7 +263,7 @@ def test_a_header_is_read_on_the_hub_where_the_file_is_not_here(hub: HubServer) 
         ("dem", ModelError, "'dem'", "demo"),
         ("clock:Q9", UsageError, "no quant 'Q9'", "F32"),
         ("clock+draft-simpel", UsageError, "draft-simpel", "draft-simple"),
-        ("clock+draft-eagle3", UsageError, "llama-server", f"runs: {PAIR};"),
+        ("clock+draft-dflash", UsageError, "llama-server", f"runs: {PAIR};"),
         ("gemma-4-31b-it+draft-mtp", UsageError, "of this model", "specctl pull gemma-4-31b-it"),
         ("hf:org/clock", UsageError, "names no file", "hf:owner/repo/file.gguf"),
         ("hf:org/clock@v2/clock.gguf", UsageError, "a revision", "clock.gguf --revision v2"),
@@ -271,14 +279,35 @@ def test_what_cannot_be_meant_is_told(
     assert hint in (caught.value.hint or "")
 
 
+@pytest.mark.parametrize(
+    ("name", "head", "k"),
+    [
+        ("clock:F32+draft-eagle3", "head.gguf", None),
+        ("qwen3.8-27b:Q4_K_M+draft-mtp", "MTP/mtp-Qwen3.8-27B-Q4_0.gguf", 2),
+    ],
+)
+def test_a_head_of_its_own_file_is_fetched_and_run(
+    name: str, head: str, k: int | None, hub: HubServer
+) -> None:
+    missing = resolve(name)
+    assert isinstance(missing, Missing)
+    assert missing.pull == name
+    assert head in [want.file for want in missing.files]
+    placed = {(want.repo, want.file): Path(want.file) for want in missing.files}
+    found = resolve(name, placed=placed)
+    method = name.partition("+")[2]
+    assert isinstance(found, Resolved)
+    assert (found.draft, found.spec_types, found.k) == (Path(head), (method,), k)
+
+
 def test_a_draft_is_one_model(hub: HubServer) -> None:
     with pytest.raises(UsageError, match="a draft is one model"):
         resolve("clock", PAIR)
 
 
 def test_in_process_methods_are_those_with_a_drafter() -> None:
-    """Those that read a target's layers are recommended for llama-server still."""
-    own = {name for name, kind in SPEC_TYPES.items() if not kind.layers}
+    """Of those that read a target's layers, EAGLE-3 heads; blocks are for llama-server still."""
+    own = {name for name, kind in SPEC_TYPES.items() if kind.layers in ("", "eagle3")}
     assert {"none", *own} == IN_PROCESS
 
 
@@ -289,6 +318,8 @@ def test_in_process_methods_are_those_with_a_drafter() -> None:
         (Resolved(Path("t"), spec_types=("ngram-suffix",)), ("ngram-suffix",)),
         (Resolved(Path("t"), Path("d"), ("draft-simple",), 4), ("auto",)),
         (Resolved(Path("t"), spec_types=("draft-mtp",), k=2), ("draft-mtp",)),
+        (Resolved(Path("t"), Path("h"), ("draft-mtp",), 2), ("draft-mtp",)),
+        (Resolved(Path("t"), Path("h"), ("draft-eagle3",), 3), ("draft-eagle3",)),
     ],
 )
 def test_what_chat_drafts_with_where_no_spec_type_is_given(

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from specctl.enginefacts import MTP_ARCHES
-from specctl.errors import UsageError
-from specctl.gguf.arches import ROLLBACK
-from specctl.gguf.shape import Shape
-from specctl.hardware.bandwidth import median_bandwidth
-from specctl.plan.acceptance import expected_acceptance, expected_gain
-from specctl.plan.budget import SPLIT, Budget
-from specctl.plan.candidates import SLOW, Configuration, Wish, held_parts
-from specctl.plan.catalog import Catalog, load
-from specctl.plan.explain import as_json, evidence_lines, pull_command, run_command
-from specctl.plan.memory import estimate
-from specctl.plan.outlook import draft_length, snapshot_limit
-from specctl.plan.profile import IN_PROCESS, Draft, Model, ModelFile
-from specctl.plan.recommend import Recommendation, recommend
-from specctl.plan.speed import Pace, middle
-from specctl.units import GIB, MIB
+sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "gguf")]
+
+import gguf_families as families  # noqa: E402
+
+from specctl.enginefacts import EAGLE3_BATCH, MTP_ARCHES  # noqa: E402
+from specctl.errors import UsageError  # noqa: E402
+from specctl.gguf.arches import ROLLBACK  # noqa: E402
+from specctl.gguf.facts import read_facts  # noqa: E402
+from specctl.gguf.shape import Shape  # noqa: E402
+from specctl.hardware.bandwidth import median_bandwidth  # noqa: E402
+from specctl.llama.eagle3 import BATCH  # noqa: E402
+from specctl.plan.acceptance import expected_acceptance, expected_gain  # noqa: E402
+from specctl.plan.budget import SPLIT, Budget  # noqa: E402
+from specctl.plan.candidates import SLOW, Configuration, Wish, configurations, held_parts  # noqa: E402
+from specctl.plan.catalog import Catalog, load  # noqa: E402
+from specctl.plan.explain import as_json, evidence_lines, pull_command, run_command  # noqa: E402
+from specctl.plan.memory import estimate  # noqa: E402
+from specctl.plan.outlook import draft_length, snapshot_limit  # noqa: E402
+from specctl.plan.profile import IN_PROCESS, Draft, Model, ModelFile  # noqa: E402
+from specctl.plan.recommend import Recommendation, recommend  # noqa: E402
+from specctl.plan.speed import Pace, middle  # noqa: E402
+from specctl.units import GIB, MIB  # noqa: E402
 
 SIZES = (4, 6, 8, 12, 16, 24, 32, 48, 80)
 RAM = 20 * GIB
@@ -102,6 +109,7 @@ def _bill(one: Configuration, ctx: int) -> tuple[int, int]:
             n_cpu_moe=one.fit.cpu_moe if held is target else 0,
             mtp=held.mtp,
             encoder=held.encoder,
+            ubatch=held.ubatch,
             backend="cuda" if held is target else None,
         )
         gpu, ram = gpu + bill.device, ram + bill.host
@@ -127,7 +135,7 @@ def test_nothing_is_claimed_for_chat_that_chat_cannot_run(
         assert ("--spec-type draft-mtp" in command) == (one.method == "draft-mtp")
         if one.method == "draft-mtp":
             assert one.model.shape.arch in MTP_ARCHES
-            assert one.selection.file.mtp
+            assert one.selection.file.mtp or one.selection.draft_file is not None
             assert f"--model {one.selection.name} " in command
         if one.method == "draft-mtp" or (one.model.shape.is_hybrid and one.method != "none"):
             assert f"--k {one.prediction.k}" in command
@@ -149,17 +157,58 @@ def test_what_chat_does_instead_of_ngram_mod_is_said(catalog: Catalog) -> None:
         recommend(catalog, gpu_budget(16), Wish(method="auto"))
 
 
-def test_mtp_heads_in_the_targets_file_run_in_chat(catalog: Catalog) -> None:
-    """A head in a file of its own (Gemma 4) is for llama-server still."""
+def test_mtp_heads_run_in_chat_in_the_targets_file_or_their_own(catalog: Catalog) -> None:
+    """Gemma 4's assistants share the target's cache: they are for llama-server."""
     result = recommend(catalog, gpu_budget(24), Wish(method="draft-mtp"), top=50)
-    assert {"qwen3.5-4b", "qwen3.6-35b-a3b"} <= {one.model.id for one in result.ranked}
+    ids = {one.model.id for one in result.ranked}
+    assert {"qwen3.5-4b", "qwen3.6-35b-a3b", "qwen3.8-27b"} <= ids
     for one in result.ranked:
-        assert one.selection.draft_file is None
-        assert {"mtp", "recurrent"} <= {name for name, *_ in one.fit.parts}
-    assert all(one.selection.draft_file is not None for one in result.elsewhere)
+        own = one.selection.draft_file is not None
+        assert own == (one.model.id == "qwen3.8-27b")
+        parts = {"draft mtp", "draft weights"} if own else {"mtp"}
+        assert parts | {"recurrent"} <= {name for name, *_ in one.fit.parts}
+    assert {one.model.family for one in result.elsewhere} == {"gemma4"}
     rows = as_json(result)
     assert {row["runs_in"] for row in rows["ranked"]} == {"specctl chat"}
     assert {row["runs_in"] for row in rows["llama_server"]} <= {"llama-server"}
+
+
+def test_a_head_file_is_priced_as_its_header_would_be(catalog: Catalog, tmp_path: Path) -> None:
+    """No trunk, one head, its own cache and compute buffer, for K + 1 rows."""
+    selection = catalog.select("qwen3.8-27b:Q4_K_M+draft-mtp")
+    assert selection.draft_file is not None
+    target, head = held_parts(selection)
+    assert head is not None
+    assert (target.mtp, head.mtp, head.rows) == (False, True, draft_length(selection) + 1)
+    read = read_facts(str(families.qwen35(tmp_path / "h.gguf", mtp=1, trunk=False))).shape
+    trunk = ("n_layer", "n_nextn", "n_attention", "n_swa", "n_recurrent", "recurrent_bytes")
+    for field in trunk:
+        assert getattr(head.shape, field) == getattr(read, field), field
+    assert head.weights == selection.draft_file.size
+
+
+def test_an_eagle3_head_is_for_chat_where_the_target_gives_its_layers(catalog: Catalog) -> None:
+    model = catalog.get("qwen3.6-27b")
+    assert model is not None
+    found = [
+        one
+        for one in configurations(catalog, model, gpu_budget(48), Wish())
+        if isinstance(one, Configuration) and one.method == "draft-eagle3"
+    ]
+    assert found
+    for one in found:
+        assert one.in_process
+        command = run_command(one, 8192)
+        assert command.startswith(f"specctl chat --model {one.selection.name} ")
+        assert "--spec-type draft-eagle3 --k 3" in command
+        head = held_parts(one.selection)[1]
+        assert head is not None
+        assert (head.encoder, head.ubatch) == (True, EAGLE3_BATCH)
+        assert {"draft weights", "draft kv", "draft compute"} <= {n for n, *_ in one.fit.parts}
+        assert model.shape is not None
+        other = replace(model, shape=replace(model.shape, arch="gemma2"))
+        assert not replace(one.selection, model=other).in_process
+    assert EAGLE3_BATCH == BATCH
 
 
 def test_snapshots_of_a_state_are_counted_for_every_drafted_token(catalog: Catalog) -> None:
