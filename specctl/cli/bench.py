@@ -12,7 +12,7 @@ from specctl.bench import workloads
 from specctl.bench.conduct import Checking, Opened, conduct
 from specctl.bench.results import Outcome, check_writable, document, kept_path, write
 from specctl.bench.run import Arm, BenchPlan, Calibration, RunDone
-from specctl.cli import aliases
+from specctl.cli import aliases, bound
 from specctl.cli import bench_view as view
 from specctl.cli import options as opt
 from specctl.cli.fetching import demo_without_asking, resolved, say_unused_draft
@@ -201,7 +201,7 @@ def _default_type(files: Resolved) -> str:
     if files.tuned is not None:
         return ",".join(files.tuned.types)
     if files.draft is not None:
-        return "draft-simple"
+        return bound.type_of(files.draft)
     return ",".join(files.spec_types) if files.spec_types else DEFAULT_TYPE
 
 

@@ -37,7 +37,7 @@ class EngineDesk:
         self._changes: queue.SimpleQueue[Change] = queue.SimpleQueue()
         self._sink = sink
         self._own_sink: TextIO | None = None
-        self._has_draft = self._has_heads = False
+        self._bound: frozenset[str] = frozenset()  # model-bound spec types that can be used
         self._first: tuple[str, ...] = PLAIN
         self.failure: SpecctlError | None = None
 
@@ -91,7 +91,7 @@ class EngineDesk:
         listed = [
             Choice((one.name,), one.summary)
             for one in SPEC_TYPES.values()
-            if (self._has_draft or not one.draft_model) and (self._has_heads or not one.heads)
+            if one.name in self._bound or not (one.draft_model or one.heads)
         ]
         started = [one for one in listed if one.spec_types == self._first]
         if not started:
@@ -119,7 +119,12 @@ class EngineDesk:
             self.failure = error
             raise
         session = dialogue.session
-        self._has_draft, self._has_heads = session.has_draft, session.has_heads
+        bound = {
+            "draft-simple": session.has_draft,
+            "draft-mtp": session.has_heads,
+            session.layers_type: True,
+        }
+        self._bound = frozenset(name for name, usable in bound.items() if usable)
         self._first = session.spec.types
         yield Ready(
             model=session.model.path.name,

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import typer
 
+from specctl.cli import bound
 from specctl.cli.render import err
 from specctl.errors import ModelError, UsageError
 from specctl.hub.errors import OfflineError
@@ -119,7 +120,7 @@ def need_engine() -> None:
 def say_unused_draft(files: Resolved, specs: Sequence[SpecSettings]) -> None:
     """A draft model that nothing asks for is not even opened: worth a line."""
     types = {name for spec in specs for name in spec.types}
-    if files.draft is not None and not types & {"auto", "draft-simple"}:
+    if files.draft is not None and not types & {"auto", bound.type_of(files.draft)}:
         err().print(
             f"note: {files.draft.name} is not used: --spec-type {', '.join(sorted(types))} drafts "
             "without a model",

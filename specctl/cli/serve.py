@@ -105,18 +105,18 @@ def serve(
             raise UsageError(f"{flag} {value} is below 1")
     key = api_key or os.environ.get(KEY_VARIABLE) or None
     _need_extra()
-    from specctl.cli import fetching
-    from specctl.drafters.registry import check_types
+    from specctl.cli import aliases, fetching
     from specctl.server.app import Rules, make_app
     from specctl.server.metrics import Board
     from specctl.server.worker import Worker
 
-    check_types(spec)
+    aliases.check_types(spec)
     with contextlib.closing(_bind(host, port, key, allow_anyone)) as listening:
         local = _is_loopback(listening)
         files = fetching.resolved(model or fetching.demo_without_asking("serve"), draft)
         if spec_type is None:
             spec = _as_named(spec, files)
+        (spec,), files = aliases.settle([spec], files, draft)
         fetching.say_unused_draft(files, [spec])
         server = _Server()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +11,7 @@ import typer
 
 from specctl import __version__, paths
 from specctl.bench import workloads
+from specctl.cli import aliases, bound
 from specctl.cli import options as o
 from specctl.cli.fetching import demo_without_asking
 from specctl.cli.render import err, out
@@ -18,7 +19,7 @@ from specctl.cli.tune_profile import Names, engine_version, hash_of, named, prof
 from specctl.errors import UsageError
 from specctl.plan import tuned as profiles
 from specctl.resolve import Resolved
-from specctl.settings import EngineSettings, Sampling
+from specctl.settings import DraftSettings, EngineSettings, Sampling, SpecSettings
 
 if TYPE_CHECKING:
     from specctl.bench.tune import Candidate
@@ -86,9 +87,13 @@ def tune(
     )
     # fmt: on
     sampling = Sampling(temperature=temperature, seed=seed)
-    _check(minutes, max_tokens, spec_type)
+    _check(minutes, max_tokens)
+    specs = _specs(spec_type)
     names = named(profile or model or demo_without_asking("tune"), draft, name)
-    job = _job(names, texts, settings, sampling, minutes, max_tokens, spec_type, k)
+    specs, files = aliases.settle(specs, names.files, draft)
+    beside = str(files.draft.resolve()) if files.draft else None
+    names = replace(names, draft=beside, files=files)
+    job = _job(names, texts, settings, sampling, minutes, max_tokens, specs, k)
     state = _state(names, job, fresh)
     try:
         answer = _search(job, state)
@@ -138,21 +143,22 @@ def _prompts(file: Path | None, families: list[str] | None) -> tuple[workloads.P
     return spread((*own, *built_in))
 
 
-def _check(minutes: float, max_tokens: int | None, spec_type: list[str] | None) -> None:
+def _check(minutes: float, max_tokens: int | None) -> None:
     """What cannot be meant is said before anything is fetched."""
-    from specctl.drafters.registry import check_types
-    from specctl.settings import SpecSettings
-
     if not 0 < minutes <= 24 * 60:
         raise UsageError(f"--minutes {minutes:g} is not between 0 and a day", "5 is usual")
     if max_tokens is not None and max_tokens < 8:
         raise UsageError(f"--max-tokens {max_tokens} measures nothing", "32 or more")
-    for one in spec_type or ():
-        check_types(SpecSettings(types=_types(one)))
 
 
-def _types(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+def _specs(spec_type: list[str] | None) -> list[SpecSettings]:
+    """Those asked for by name, `draft-self` among them."""
+    specs: list[SpecSettings] = []
+    for text in spec_type or ():
+        types = tuple(part.strip() for part in text.split(",") if part.strip())
+        specs.append(SpecSettings(types=types))
+        aliases.check_types(specs[-1])
+    return specs
 
 
 # ---------------------------------------------------------------- the search
@@ -165,7 +171,7 @@ def _job(
     sampling: Sampling,
     minutes: float,
     max_tokens: int | None,
-    spec_type: list[str] | None,
+    specs: list[SpecSettings],
     ks: list[int] | None,
 ) -> Job:
     from specctl.bench.tune_steps import Job
@@ -179,7 +185,7 @@ def _job(
     return Job(
         model=names.files.model,
         draft=names.files.draft,
-        candidates=_candidates(methods, from_file, spec_type, ks),
+        candidates=_candidates(methods, from_file, specs, ks),
         methods=methods,
         prompts=texts,
         settings=settings,
@@ -187,49 +193,50 @@ def _job(
         threads=threads,
         minutes=minutes,
         max_tokens=max_tokens,
-        widen=not spec_type and not ks,
+        widen=not specs and not ks,
     )
 
 
 def _methods(files: Resolved) -> tuple[tuple[str, ...], frozenset[str]]:
-    """The model-bound methods that these files allow, and which of them the draft file is for."""
-    from specctl.llama import mtp, preflight
+    """The model-bound methods that these files allow, and which of them the draft file is for.
 
-    methods: list[str] = []
-    from_file: set[str] = set()
-    if files.draft is not None:
-        facts = preflight.heads(files.draft)
-        kind = "draft-mtp" if facts is not None and not facts.trunk else "draft-simple"
-        methods.append(kind)
-        from_file.add(kind)
-    if "draft-mtp" not in methods and mtp.why_not(files.model) is None:
-        methods.append("draft-mtp")
-    return tuple(methods), frozenset(from_file)
+    Raises:
+        UsageError: the draft is of a kind that is not run here.
+    """
+    from specctl.drafters.registry import SPEC_TYPES
+
+    methods = bound.types_of(files.model, files.draft)
+    if not set(methods) <= set(SPEC_TYPES):
+        raise UsageError(f"{methods[0]} is not run here, and {files.draft} is for it")
+    return methods, frozenset(methods[:1] if files.draft is not None else ())
 
 
 def _candidates(
     methods: tuple[str, ...],
     from_file: frozenset[str],
-    spec_type: list[str] | None,
+    specs: list[SpecSettings],
     ks: list[int] | None,
 ) -> tuple[Candidate, ...]:
     """What is tried by itself, or exactly what was asked for."""
     from specctl.bench.tune import Candidate, candidates
-    from specctl.settings import SpecSettings
 
-    if not spec_type and not ks:
-        return candidates(methods, from_file)
-    wanted = spec_type or [",".join(c.spec.types) for c in candidates(methods, from_file)]
+    usual = candidates(methods, from_file)
+    if not specs and not ks:
+        return usual
     out: dict[str, Candidate] = {}
-    for text in wanted:
-        types = _types(text)
+    for spec in specs or [SpecSettings(types=c.spec.types) for c in usual]:
+        types = spec.types
         if types == ("none",):
             continue  # plain decoding is always a candidate
         draft = bool(from_file & set(types)) or (types == ("auto",) and bool(from_file))
         caps: list[int | None] = [*ks] if ks else [None]
         for k in caps:
-            name = ",".join(types) + (f" k={k}" if k is not None else "")
-            out[name] = Candidate(name, SpecSettings(types=types, k=k), draft, core=True)
+            name = ",".join(types)
+            if k is not None:
+                name += f" k={k}"
+            elif spec.draft != DraftSettings():  # what `draft-self` was made for
+                name += f" n-max={spec.draft.n_max}"
+            out[name] = Candidate(name, replace(spec, k=k), draft, core=True)
     if not out:
         raise UsageError("nothing to compare with plain decoding", "give another --spec-type")
     return tuple(out.values())

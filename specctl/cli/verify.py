@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from specctl.cli import aliases
+from specctl.cli import aliases, bound
 from specctl.cli import options as o
 from specctl.cli.fetching import resolved
 from specctl.cli.render import err, out
@@ -47,11 +47,11 @@ def verify(
     it is decoded again to prove that. Everything else is a bug, and exits with 1.
     """
     settings = EngineSettings(n_ctx=ctx, threads=threads)
-    _specs(spec_type, k, True)  # what cannot be meant is said before anything is fetched
+    _specs(spec_type, k)  # what cannot be meant is said before anything is fetched
     bugs = 0
     for model in models or [DEMO]:
         files = resolved(model, draft)
-        specs = _specs(spec_type, k, files.draft is not None)
+        specs = _specs(spec_type, k, files)
         specs, files = aliases.settle(specs, files, draft)
         for sampling in (Sampling(), Sampling(temperature=_TEMPERATURE, seed=seed)):
             outcome = _compare(model, files, specs, sampling, settings, max_tokens, all_prompts)
@@ -60,21 +60,30 @@ def verify(
         raise typer.Exit(1)
 
 
-def _specs(names: list[str] | None, k: int | None, draft: bool) -> list[SpecSettings]:
-    from specctl.drafters.registry import SPEC_TYPES
-
+def _specs(
+    names: list[str] | None, k: int | None, files: Resolved | None = None
+) -> list[SpecSettings]:
+    """Those asked for, or all that run with `files`."""
     if names is None:
-        names = [
-            kind.name
-            for kind in SPEC_TYPES.values()
-            if (draft or not kind.draft_model) and not kind.heads
-        ]
+        names = _all_types(files) if files else []
     specs = [SpecSettings(types=tuple(name.split(",")), k=k) for name in names]
     for spec in specs:
         aliases.check_types(spec)
         if spec.types == ("none",):
             raise UsageError("plain decoding is what the others are compared with")
     return specs
+
+
+def _all_types(files: Resolved) -> list[str]:
+    """Whatever runs with these models."""
+    from specctl.drafters.registry import SPEC_TYPES
+
+    own = bound.types_of(files.model, files.draft)
+    return [
+        kind.name
+        for kind in SPEC_TYPES.values()
+        if kind.name in own or not (kind.draft_model or kind.heads)
+    ]
 
 
 def _compare(

@@ -235,6 +235,12 @@ class Session:
         return self._opened.has_heads
 
     @property
+    def layers_type(self) -> str:
+        """The spec type of a draft that reads the target's layers; empty where none is open."""
+        draft = self._opened.layer_draft
+        return draft.spec_type if draft is not None else ""
+
+    @property
     def draft_name(self) -> str | None:
         """The file of the draft model that is open."""
         model = self._opened.draft_model

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from specctl import paths
+from specctl.hub import drafts
 from specctl.plan import tuned as profiles
 
 pytestmark = pytest.mark.native
@@ -93,6 +94,50 @@ def test_a_bare_path_is_named_after_its_file(
     tuned = profiles.find(path.stem)
     assert tuned is not None
     assert tuned.model == str(path.resolve())
+
+
+@pytest.mark.parametrize(
+    ("draft", "types"), [("eagle-draft", "draft-eagle3"), ("clock-draft", "draft-simple")]
+)
+def test_a_draft_file_is_tried_as_what_it_is(
+    run: Run, texts: Path, tiny_models: dict[str, Path], draft: str, types: str
+) -> None:
+    pair = ("--model", str(tiny_models["clock"]), "--draft", str(tiny_models[draft]))
+    some = ("--minutes", "0.05", "-n", "8", "--threads", "1", "--k", "2")
+    code, _, err = run("tune", *pair, "--prompts", str(texts), *some, "-s", types)
+    assert code == 0, err
+    tuned = profiles.find("clock")
+    assert tuned is not None
+    assert f"{types} k=2" in {one.name for one in tuned.evidence.candidates}
+    assert sum(one.stage == "final" for one in tuned.evidence.candidates) == 1
+
+
+def test_draft_self_is_what_was_made(run: Run, texts: Path, tiny_models: dict[str, Path]) -> None:
+    """Context history first; then the draft, with the length that it was made for."""
+    model, draft = tiny_models["clock"], tiny_models["clock-draft"]
+    some = ("--minutes", "0.05", "-n", "8", "--threads", "1", "-s", "draft-self")
+    command = ("tune", "--model", str(model), "--prompts", str(texts), *some)
+    code, _, err = run(*command)
+    assert code == 0, err
+    assert "draft-self is ngram-map-k here: no draft was made from clock.gguf" in err
+    tuned = profiles.find("clock")
+    assert tuned is not None
+    assert [one.name for one in tuned.evidence.candidates] == ["ngram-map-k"]
+
+    identity = drafts.identify(model)
+    made = drafts.MadeDraft(
+        file=str(draft.resolve()), size=draft.stat().st_size, quant="F32", target=str(model),
+        target_size=identity.size, target_digest=identity.digest, k=7, accepted=3.0,
+        break_even=1.0, speedup=2.0, noise=0.1, pays=True, workload="mine", unix_time=0.0,
+    )  # fmt: skip
+    drafts.keep(made)
+    code, _, err = run(*command)
+    assert code == 0, err
+    assert "draft-self is draft-simple with clock-draft.gguf, K 7" in err
+    tuned = profiles.find("clock")
+    assert tuned is not None
+    assert [one.name for one in tuned.evidence.candidates] == ["draft-simple n-max=7"]
+    assert tuned.evidence.draft == str(draft.resolve())
 
 
 @pytest.mark.demo
