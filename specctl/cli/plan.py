@@ -24,7 +24,7 @@ from specctl.hardware.simulate import simulate
 from specctl.hub.errors import NetworkError, OfflineError
 from specctl.plan import catalog
 from specctl.plan.budget import Held
-from specctl.plan.candidates import held_parts
+from specctl.plan.held import held_parts
 from specctl.plan.memory import Memory
 from specctl.plan.placement import Budget, Need, Placement, largest_ctx, place, to_settings
 from specctl.resolve import header_places

@@ -9,24 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from specctl.enginefacts import EAGLE3_BATCH
-from specctl.gguf.shape import Shape
-from specctl.plan.budget import SPLIT, Budget, Fit, Held, fit, usable_context
+from specctl.plan.budget import SPLIT, Budget, Fit, fit, usable_context
 from specctl.plan.catalog import Catalog, Selection
+from specctl.plan.held import held_parts
 from specctl.plan.outlook import (
     BLOCK_DRAFTERS,
-    draft_length,
-    expert_bytes,
     outlook,
     snapshot_limit,
 )
-from specctl.plan.profile import DEFAULT_QUANTS, LOOKUPS, Draft, Model, ModelFile
+from specctl.plan.profile import DEFAULT_QUANTS, Draft, Model, ModelFile
 from specctl.plan.quality import quality
 from specctl.plan.speed import Prediction
 from specctl.units import format_bytes
 
 SLOW = 8.0  # tok/s; what stays under it is ranked last
-ENCODERS = BLOCK_DRAFTERS | {"draft-eagle3"}
 ROOMY_CTX = 16384  # below it agents and long chats run out: a judgement
 SHORT_NGRAM_K = (4, 2)
 UNTESTED = "same family"  # by name; tokens were not compared
@@ -343,65 +339,3 @@ def _notes(selection: Selection, kv_type: str, found: Fit) -> Iterator[str]:
     yield from model.issues
     if model.approximate:
         yield "approximate dimensions: " + ", ".join(model.approximate)
-
-
-def held_parts(selection: Selection) -> tuple[Held, Held | None]:
-    """What memory has to hold: the target, and the draft with a context of its own."""
-    model, size = selection.model, selection.file.size or 0
-    shape = model.shape_of(selection.file)
-    assert shape is not None  # _unsuitable saw to it
-    draft = selection.draft
-    k = draft_length(selection)
-    target = Held(
-        shape=shape,
-        weights=size,
-        experts=expert_bytes(model, size),
-        rows=k + 1,
-        snapshots=k if shape.is_hybrid else 0,
-        mtp=selection.one_head
-        if selection.method in LOOKUPS
-        else draft is not None and draft.embedded,
-    )
-    file = selection.draft_file
-    if file is None or file.size is None:
-        return target, None
-    if selection.draft_model is not None:
-        small = selection.draft_model.shape_of(file)
-        assert small is not None  # _ready saw to it
-        snapshots = k if small.is_hybrid else 0
-        return target, Held(small, file.size, snapshots=snapshots)
-    if not selection.in_process:
-        encoder = selection.method in ENCODERS
-        return target, Held(head_shape(shape), file.size, rows=k, encoder=encoder)
-    if selection.method == "draft-mtp":
-        return target, Held(mtp_shape(shape), file.size, rows=k + 1, mtp=True)
-    return target, Held(head_shape(shape), file.size, encoder=True, ubatch=EAGLE3_BATCH)
-
-
-def mtp_shape(shape: Shape) -> Shape:
-    """An MTP head in a file of its own: the target's dimensions with no trunk, as in its header."""
-    return replace(
-        shape,
-        n_layer=0,
-        n_attention=0,
-        n_swa=0,
-        n_recurrent=0,
-        recurrent_bytes=0,
-        n_nextn=1,
-        layers=(),
-    )
-
-
-def head_shape(shape: Shape) -> Shape:
-    """A head in a file of its own, priced as one attention layer of the target's (an estimate)."""
-    return replace(
-        shape,
-        n_layer=1,
-        n_attention=1,
-        n_swa=0,
-        n_recurrent=0,
-        recurrent_bytes=0,
-        n_expert=0,
-        n_nextn=0,
-        layers=(),
-    )

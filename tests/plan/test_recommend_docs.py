@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from specctl.plan.budget import Budget, fit, usable_context
-from specctl.plan.candidates import held_parts
 from specctl.plan.catalog import Catalog, Selection, load
+from specctl.plan.held import held_parts
 from specctl.plan.outlook import outlook
 from specctl.plan.speed import Pace
 from specctl.units import GIB

@@ -22,9 +22,10 @@ from specctl.hardware.bandwidth import median_bandwidth  # noqa: E402
 from specctl.llama.eagle3 import BATCH  # noqa: E402
 from specctl.plan.acceptance import expected_acceptance, expected_gain  # noqa: E402
 from specctl.plan.budget import SPLIT, Budget  # noqa: E402
-from specctl.plan.candidates import SLOW, Configuration, Wish, configurations, held_parts  # noqa: E402
+from specctl.plan.candidates import SLOW, Configuration, Wish, configurations  # noqa: E402
 from specctl.plan.catalog import Catalog, load  # noqa: E402
 from specctl.plan.explain import as_json, evidence_lines, pull_command, run_command  # noqa: E402
+from specctl.plan.held import held_parts  # noqa: E402
 from specctl.plan.memory import estimate  # noqa: E402
 from specctl.plan.outlook import draft_length, snapshot_limit  # noqa: E402
 from specctl.plan.profile import IN_PROCESS, Draft, Model, ModelFile  # noqa: E402
