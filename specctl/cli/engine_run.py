@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -29,6 +26,7 @@ from specctl.cli.engine import (
     SpecType,
     Tp,
 )
+from specctl.cli.interrupt import ended_alike
 from specctl.cli.render import err
 from specctl.errors import RemoteError, UsageError
 from specctl.external.launch import Launch, folded
@@ -49,7 +47,6 @@ from specctl.external.wish import Options, make_wish
 from specctl.plan import catalog
 
 _POLL = 0.2
-_ENDINGS = ("SIGTERM", "SIGHUP")  # as Ctrl-C
 
 
 def engine_run(
@@ -103,7 +100,7 @@ def engine_run(
     command = write_files(launch, command, folder / f"{engine}-{launch.port}")
     _tell(launch, command)
     line = Line(address(launch.url), api_key)
-    with contextlib.closing(line), _ended_by_signals():
+    with contextlib.closing(line), ended_alike():
         try:
             with Server(command, folder / f"{engine}-{launch.port}.log", grace) as server:
                 _run(server, line, launch, wait, check, watching)
@@ -145,23 +142,3 @@ def _run(
     raise RemoteError(
         f"the server {server.ended}", f"the end of its log ({server.log}):\n{server.tail()}"
     )
-
-
-@contextlib.contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP end it as Ctrl-C does; a second signal while it stops changes nothing."""
-    asked = False
-
-    def handler(_signal: int, _frame: FrameType | None) -> None:
-        nonlocal asked
-        if not asked:
-            asked = True
-            raise KeyboardInterrupt
-
-    names = [name for name in ("SIGINT", *_ENDINGS) if hasattr(signal, name)]
-    before = {name: signal.signal(getattr(signal, name), handler) for name in names}
-    try:
-        yield
-    finally:
-        for name, old in before.items():
-            signal.signal(getattr(signal, name), old)

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
+_ENDINGS = ("SIGINT", "SIGTERM", "SIGHUP")
+
 
 @contextlib.contextmanager
 def stopping(stop: Callable[[], None]) -> Iterator[None]:
@@ -48,3 +50,23 @@ def stopping(stop: Callable[[], None]) -> Iterator[None]:
         writer.close()
         listener.join(timeout=1)
         reader.close()
+
+
+@contextlib.contextmanager
+def ended_alike() -> Iterator[None]:
+    """Inside, SIGTERM and SIGHUP end it as Ctrl-C does; a second signal changes nothing."""
+    asked = False
+
+    def handler(_signal: int, _frame: FrameType | None) -> None:
+        nonlocal asked
+        if not asked:
+            asked = True
+            raise KeyboardInterrupt
+
+    names = [name for name in _ENDINGS if hasattr(signal, name)]
+    before = {name: signal.signal(getattr(signal, name), handler) for name in names}
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            signal.signal(getattr(signal, name), old)

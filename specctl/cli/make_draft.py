@@ -20,6 +20,7 @@ from specctl.bench.forecast import AtK
 from specctl.bench.results import check_writable, is_busy, machine
 from specctl.bench.selfdraft_plan import K_MOST, KS, DraftPlan, Prepared, prepare
 from specctl.cli import options as opt
+from specctl.cli.interrupt import ended_alike
 from specctl.cli.render import err, out
 from specctl.errors import UsageError
 from specctl.hub.drafts import ALIAS
@@ -112,7 +113,8 @@ def make_draft(
     if dry_run:
         _say_plan(plan, prepare(plan))
         return
-    outcome = _run(plan)
+    with ended_alike():  # what is half made goes, whoever ends it
+        outcome = _run(plan)
     _report(outcome)
     if json is not None:
         write_whole(json, jsonlib.dumps(_document(outcome), ensure_ascii=False, indent=1) + "\n")

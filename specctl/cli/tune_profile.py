@@ -57,19 +57,19 @@ def named(given: str, draft: str | None, name: str | None) -> Names:
     else:  # `id+draft-mtp` is another file than `id`
         own = given.partition("+")[0]
         model = given if "+" in given and beside is None else own
-    chosen = name or own
-    if (path.is_file() or name or given.startswith("hf:")) and before is None:
+    chosen = own if name is None else name
+    if name is not None or ((path.is_file() or given.startswith("hf:")) and before is None):
         _check_name(chosen, model)
     return Names(chosen, model, beside, files)
 
 
 def _check_name(name: str, model: str) -> None:
-    if not re.fullmatch(r"[A-Za-z0-9._:-]{1,100}", name):
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}", name):
         raise UsageError(f"--name {name!r}", "letters, digits, and any of . _ : -")
-    known = catalog.load().get(name.partition(":")[0])
+    known = catalog.load().get(name.partition(":")[0].lower())
     other = profiles.find(name)
     taken = other is not None and other.id.lower() == name.lower() and other.model != model
-    if known is not None or name in (DEMO, DEMO_F16) or taken:
+    if known is not None or name.lower() in (DEMO, DEMO_F16) or taken:
         raise UsageError(f"{name} is another model's name already", "give one with --name")
 
 
@@ -104,7 +104,7 @@ def _evidence(names: Names, job: Job, answer: Answer, file: Path | None) -> Evid
     about = machine()
     whose = f"{file.name}: " if file else "built-in workloads: "
     keys = ", ".join(prompt.key for prompt in answer.prompts)
-    reasons = list(answer.choice.reasons)
+    reasons = [*answer.choice.reasons, *answer.threads_why]
     reasons += [
         f"{one.candidate} is out: a text that is not plain decoding's (token {one.identity.index} "
         f"of {one.prompt}: {one.identity.why})"

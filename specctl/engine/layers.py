@@ -35,17 +35,21 @@ def find(target: Path, draft: Path | None, specs: Sequence[SpecSettings]) -> Lay
         )
     found = read_layer_draft(draft) if draft is not None else None
     for spec in specs:
-        check(spec, found)
+        check(spec, found, draft)
     return found
 
 
-def check(spec: SpecSettings, draft: LayerDraft | None) -> None:
-    """Raises UsageError where `spec` drafts with another kind of file than `draft`, or none."""
+def check(spec: SpecSettings, draft: LayerDraft | None, named: Path | None = None) -> None:
+    """Raises UsageError where `spec` drafts with another kind of file than `draft`, or none.
+
+    `named` is the file the user gave, also where it is no layer draft.
+    """
     names = registry.needs_layers(spec)
     for name in names:
         if draft is None:
+            other = f", and {named.name} is none" if named is not None else ""
             raise UsageError(
-                f"{name} needs {_NEEDED[name]} made for the target", "name it: --draft FILE"
+                f"{name} needs {_NEEDED[name]} made for the target{other}", "name it: --draft FILE"
             )
         if draft.spec_type != name:
             hint = f"--spec-type {draft.spec_type}" if draft.spec_type else "another --draft"

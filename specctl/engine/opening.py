@@ -126,7 +126,7 @@ class Opened:
     def check(self, spec: SpecSettings) -> None:
         """Raises UsageError where `spec` cannot be used here."""
         registry.check_types(spec)
-        layers.check(spec, self.layer_draft)
+        layers.check(spec, self.layer_draft, self.draft_path)
         if registry.needs_draft_model(spec) and not self.has_draft:
             raise UsageError(
                 "draft-simple needs a draft model", "name one of the same family: --draft FILE"

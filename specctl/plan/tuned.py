@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
@@ -92,11 +92,28 @@ class Tuned:
     @property
     def words(self) -> str:
         """`draft-simple k=4, 2 threads`."""
-        k = f" k={self.k}" if self.k is not None else ""
-        n_max = f" n-max={self.draft_n_max}" if self.draft_n_max is not None else ""
-        kv = f", draft KV {self.draft_kv_type}" if self.draft_kv_type != "f16" else ""
-        method = "plain decoding" if self.types == ("none",) else ",".join(self.types)
-        return f"{method}{k}{n_max}{kv}, {self.threads} thread" + "s" * (self.threads != 1)
+        return self.in_force((SpecSettings(k=self.k),), EngineSettings(), drafted=True)
+
+    def in_force(
+        self, specs: Sequence[SpecSettings], flags: EngineSettings, *, drafted: bool
+    ) -> str:
+        """What of `words` the flags leave; empty: nothing. No `specs`: --spec-type was given.
+        `drafted`: a draft model runs, so that its KV type matters.
+        """
+        parts = []
+        if specs:
+            method = "plain decoding" if self.types == ("none",) else ",".join(self.types)
+            if self.k is not None and all(one.k in (None, self.k) for one in specs):
+                method += f" k={self.k}"
+            usual = (DraftSettings().n_max, self.draft_n_max)
+            if self.draft_n_max is not None and all(one.draft.n_max in usual for one in specs):
+                method += f" n-max={self.draft_n_max}"
+            parts.append(method)
+        if drafted and self.draft_kv_type != "f16" and flags.draft.kv_type_k == "f16":
+            parts.append(f"draft KV {self.draft_kv_type}")
+        if flags.threads is None:
+            parts.append(f"{self.threads} thread" + "s" * (self.threads != 1))
+        return ", ".join(parts)
 
     def spec(self, flags: SpecSettings) -> SpecSettings:
         """The spec settings, with what the `flags` change of their defaults on top."""
@@ -154,13 +171,27 @@ def all_tuned(where: Path | None = None) -> tuple[Tuned, ...]:
 def find(name: str) -> Tuned | None:
     """The one that this name means: its id, or the name of the model it was tuned for.
 
+    A damaged file of another name is passed over.
+
     Raises:
-        ProfileError: a wrong file.
+        ProfileError: the file of this name is wrong.
     """
-    every, wanted = all_tuned(), name.lower()
+    every, wanted = _readable(except_for=path_of(name)), name.lower()
     by_id = (one for one in every if one.id.lower() == wanted)
     by_model = (one for one in every if one.model.lower() == wanted)
     return next(by_id, None) or next(by_model, None)
+
+
+def _readable(except_for: Path) -> tuple[Tuned, ...]:
+    """Those that can be read; `except_for` must be, where it is there."""
+    found: list[Tuned] = []
+    for path in sorted(folder().glob(f"*{SUFFIX}")) if folder().is_dir() else ():
+        try:
+            found.append(read_tuned(path))
+        except ProfileError:
+            if path == except_for:
+                raise
+    return tuple(found)
 
 
 def write(tuned: Tuned) -> Path:

@@ -355,3 +355,18 @@ def test_a_crash_is_kept_for_the_command(tmp_path):
     with pytest.raises(ZeroDivisionError):
         asyncio.run(run())
     assert isinstance(app.crash, ZeroDivisionError)
+
+
+def test_a_commands_answer_is_seen_where_there_is_no_log(tmp_path):
+    seen: list[str] = []
+
+    async def play(stage: Stage) -> None:
+        await stage.pilot.press(*"/stats", "enter")
+        await stage.settle()
+        seen.extend(note.message for note in stage.screen.app._notifications)
+
+    on_stage(ScriptedDesk(ANSWER), play, tmp_path, size=(80, 24))
+    assert any("acceptance by position" in text for text in seen)
+    seen.clear()
+    on_stage(ScriptedDesk(ANSWER), play, tmp_path, size=(120, 40))
+    assert seen == []

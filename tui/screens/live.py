@@ -19,10 +19,12 @@ from specctl.tui.screens.base import DashboardScreen
 from specctl.tui.screens.choose import ChooseScreen
 from specctl.tui.state import Live
 from specctl.tui.widgets.dashboard import Dashboard
+from specctl.tui.widgets.log import LogView
 from specctl.tui.widgets.prompt import PromptInput
 from specctl.tui.widgets.search import SearchBar
 
 GAUGES_EVERY = 2.0  # seconds
+READING = 12.0  # seconds that the answer to a command stays, where there is no log
 PLAIN = ("none",)
 
 HELP = """\
@@ -96,6 +98,7 @@ class LiveScreen(DashboardScreen):
         self._was_on: tuple[str, ...] | None = None  # what F2 goes back to
         self._drawn = (-1, False)
         self._pace = Pace()
+        self._commanded = False  # a command's answer is to come
         self._phase = self.live.phase  # as drawn
 
     def compose(self) -> ComposeResult:
@@ -126,10 +129,17 @@ class LiveScreen(DashboardScreen):
             self._feed.put(self._gauges())
 
     def _tick(self) -> None:
+        answers: list[str] = []
         for event in self._feed.take():
             self.live.apply(event)
             if isinstance(event, Note) and event.kind != "note":
                 self.say(event.text, event.kind)
+            elif isinstance(event, Note):
+                answers.append(event.text)
+        if answers and self._commanded:
+            self._commanded = False
+            if not self.query_one(LogView).display:  # there is no room for the log
+                self.notify("\n".join(answers), timeout=READING, markup=False)
         if self.live.phase == "failed":
             self.app.exit()
             return
@@ -164,6 +174,7 @@ class LiveScreen(DashboardScreen):
         if text in ("/quit", "/exit"):
             self.app.exit()
         elif text.startswith("/"):
+            self._commanded = True
             self._submit(Command(text))
         elif text:
             self.transcript.follow()
