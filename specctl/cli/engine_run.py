@@ -85,7 +85,7 @@ def engine_run(
     """Start another engine with this target and method, until Ctrl-C.
 
     Waits until it is ready, says whether it really speculates, and shows the end of its log where
-    it fails. It never stays behind: its whole process group ends with this command.
+    it fails. Its whole process group ends with this command.
     """
     for name, value in (("wait", wait), ("grace", grace)):
         if not 0.1 <= value <= 86400:

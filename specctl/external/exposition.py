@@ -56,7 +56,8 @@ class Samples:
         sums: dict[int, float] = {}
         for labels, value in self.by_name.get(name, ()):
             text = labels.get(label, "")
-            if not (text.isascii() and text.isdecimal() and int(text[:9]) < _FURTHEST):
+            small = text.isascii() and text.isdecimal() and len(text) <= 9
+            if not (small and int(text) < _FURTHEST):
                 raise JunkError(f"{name}: {label} {text!r} is no draft position")
             sums[int(text)] = sums.get(int(text), 0.0) + value
         most = max(sums, default=-1)

@@ -82,7 +82,7 @@ def address(text: str) -> Address:
         port_ok = parts.port is None or parts.port > 0
         host = parts.hostname
     except ValueError:
-        port_ok, host = False, None
+        parts, port_ok, host = urlsplit(""), False, None
     if parts.scheme not in ("http", "https") or not host or not port_ok or re.search(r"\s", typed):
         raise UsageError(f"{text!r} is not a web address", "write it like http://127.0.0.1:8080")
     path = parts.path.rstrip("/")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import re
 import subprocess
 import sys
@@ -20,10 +21,13 @@ from specctl.errors import GrammarError
 from specctl.llama.api import library
 
 MAX_BYTES = 1 << 20
+MOST_COUNT = 10_000  # of what a schema repeats: the converter writes each one out
 MAX_DEPTH = 200  # nested parentheses: the parser recurses
 TIMEOUT = 10.0  # seconds for the child
 _CHILD = Path(__file__).with_name("gbnf_child.py")
 _ROOT = re.compile(r"^[ \t]*root[ \t\r\n]*::=", re.MULTILINE)
+_COUNTED = {"minLength", "maxLength", "minItems", "maxItems"}
+_BRACES = re.compile(r"\{[\d, ]*\}")
 _SAID = re.compile(r"(?:error parsing grammar|unsupported grammar,|invalid grammar): *(.*)")
 _HINT = "GBNF is described in llama.cpp's grammars/README.md"
 
@@ -159,6 +163,12 @@ def from_schema(text: str) -> tuple[str, tuple[str, ...]]:
         raise GrammarError(f"the JSON schema is no JSON: {error}") from error
     if not isinstance(schema, dict):
         raise GrammarError(f"a JSON schema is an object, not {type(schema).__name__}")
+    for what, count in _counts(schema):
+        if count > MOST_COUNT:
+            raise GrammarError(
+                f"the JSON schema's {what} of {count} is above {MOST_COUNT}",
+                "the grammar would be written out that often",
+            )
     library()
     from llama_cpp.llama_grammar import json_schema_to_gbnf
 
@@ -172,6 +182,25 @@ def from_schema(text: str) -> tuple[str, tuple[str, ...]]:
             "`$ref` must stay inside the schema; a pattern must be ^…$ without look-around",
         ) from error
     return gbnf, tuple(sorted(_ignored(schema)))
+
+
+def _counts(schema: object) -> Iterator[tuple[str, int]]:
+    """How often something is to be repeated: by a keyword, or all repetitions of one pattern."""
+    if isinstance(schema, list):
+        for part in schema:
+            yield from _counts(part)
+    if not isinstance(schema, dict):
+        return
+    for key, value in schema.items():
+        if key in _COUNTED and isinstance(value, int):
+            yield key, value
+        elif key == "pattern" and isinstance(value, str):
+            counts = [
+                int(text[:12]) for text in re.findall(r"\d+", " ".join(_BRACES.findall(value)))
+            ]
+            yield "pattern repetition", math.prod(max(1, count) for count in counts)
+        else:
+            yield from _counts(value)
 
 
 def _ignored(schema: object) -> set[str]:

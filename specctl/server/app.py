@@ -199,6 +199,9 @@ class _Api:
                 body = answer.stream(shape, begun)
                 return StreamingResponse(body, media_type="text/event-stream", headers=_SSE)
             return JSONResponse(await answer.whole(shape, begun))
+        except _GoneError:
+            answer.close()
+            return Response(status_code=_CLIENT_CLOSED)  # nobody reads it
         except BaseException:
             answer.close()
             raise
@@ -218,6 +221,9 @@ class _Api:
         except ClientDisconnect as error:
             raise ApiError(400, "the client went away") from error
         return bytes(body)
+
+
+_CLIENT_CLOSED = 499  # nginx's number
 
 
 class _GoneError(Exception):

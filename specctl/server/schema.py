@@ -104,6 +104,9 @@ def read(kind: Kind, body: bytes, default: Wanted) -> Wanted:
     """
     try:
         asked: Any = json.loads(body)
+        # half a surrogate pair is no text and cannot be written: a question mark instead
+        if b"\\ud" in body.lower() or b"\xed" in body:
+            asked = json.loads(json.dumps(asked, ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError) as error:
         raise ApiError(400, f"the body is no JSON: {error}", code="invalid_json") from error
     if not isinstance(asked, dict):
@@ -159,7 +162,10 @@ def _number(asked: Json, name: str, default: float) -> float:
         return default
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ApiError(400, f"{name} must be a number", param=name)
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise ApiError(400, f"{name} is too large", param=name) from None
 
 
 def _sampling(asked: Json, default: Sampling) -> Sampling:

@@ -11,10 +11,12 @@ from fake_engine import FakeEngine
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specctl.errors import UsageError
 from specctl.external.errors import JunkError
 from specctl.external.exposition import Series, parse, render
 from specctl.external.ledger import lifetime, why_wrong
 from specctl.external.readings import PREFIX, Iterations, read_series
+from specctl.external.wire import address
 from specctl.metrics import fold
 
 PAYLOADS = sorted((Path(__file__).parent / "payloads").glob("llama-server-*.json"))
@@ -170,3 +172,16 @@ def test_nearly_right_text_is_read_or_refused(text):
     with contextlib.suppress(JunkError):
         found = parse(text).by_name.values()
         assert all(isinstance(value, float) for samples in found for _, value in samples)
+
+
+@pytest.mark.parametrize("position", ["000000001999999999", "0" * 5000, "999999999", "-1", "x"])
+def test_a_position_that_is_none(position: str) -> None:
+    samples = parse(f'drafted{{position="{position}"}} 10\n')
+    with pytest.raises(JunkError, match="no draft position"):
+        samples.by_position("drafted")
+
+
+@pytest.mark.parametrize("text", ["http://[::1", "http://", "ftp://a", "http://a:0"])
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(UsageError, match="is not a web address"):
+        address(text)

@@ -198,3 +198,20 @@ def test_a_schema_too_deep_for_the_parser_is_refused() -> None:
     text, _ = gbnf.from_schema('{"type": "array", "items": {"enum": [1]}, "maxItems": 5000}')
     with pytest.raises(GrammarError, match="deeper than 200"):
         gbnf.check(text)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string", "minLength": 10**9},
+        {"type": "array", "items": {"type": "string", "maxLength": 10**6}},
+        {"type": "array", "items": {"type": "integer"}, "minItems": 10**9},
+        {"type": "string", "pattern": "^(a{1000}){1000}$"},
+    ],
+)
+def test_a_schema_that_would_be_written_out_a_million_times(schema: dict) -> None:
+    begin = time.monotonic()
+    with pytest.raises(GrammarError, match="is above"):
+        gbnf.from_schema(json.dumps(schema))
+    assert time.monotonic() - begin < 1.0
+    assert gbnf.from_schema('{"type": "string", "maxLength": 100}')[0]

@@ -148,9 +148,29 @@ def test_its_name_means_the_files_and_how_to_run_them(pair: tuple[Path, Path]) -
         4,
     )
     assert found.tuned == tuned
-    assert "tuned: draft-simple k=4, 2 threads" in found.notes[0]
+    assert found.tuned.words == "draft-simple k=4, 2 threads"
+    assert found.notes == ()  # what is in force depends on the flags: the command says it
     assert resolve_model("mine") == target
     assert header_places("mine") == (str(target), str(draft))
+
+
+def test_only_what_the_flags_leave_is_in_force() -> None:
+    one = made(types=("draft-simple",), k=4, draft_kv_type="q8_0", draft="x.gguf")
+    usual, two = EngineSettings(), EngineSettings(threads=2)
+
+    def said(*specs: SpecSettings, flags: EngineSettings = usual, drafted: bool = True) -> str:
+        return one.in_force(specs, flags, drafted=drafted)
+
+    assert said(SpecSettings()) == one.words == "draft-simple k=4, draft KV q8_0, 2 threads"
+    assert said(SpecSettings(k=3)) == "draft-simple, draft KV q8_0, 2 threads"
+    assert said(SpecSettings(k=4), SpecSettings(k=3), drafted=False) == "draft-simple, 2 threads"
+    assert said(drafted=False) == "2 threads"
+    assert said(flags=two) == "draft KV q8_0"
+    assert said(flags=two, drafted=False) == ""
+    bounded = made(types=("ngram-suffix", "draft-simple"), draft_n_max=4, threads=1)
+    flag = SpecSettings(draft=DraftSettings(n_max=6))
+    assert bounded.in_force((flag,), two, drafted=True) == "ngram-suffix,draft-simple"
+    assert bounded.words == "ngram-suffix,draft-simple n-max=4, 1 thread"
 
 
 def test_a_path_or_another_draft_is_not_what_was_tuned(pair: tuple[Path, Path]) -> None:
@@ -188,4 +208,15 @@ def test_demo_itself_can_be_tuned_and_is_still_the_demo() -> None:
     tuned = resolve("demo")
     assert isinstance(tuned, Resolved)
     assert (tuned.model, tuned.spec_types) == (plain.model, ("ngram-suffix",))
-    assert len(tuned.notes) == 1
+    assert tuned.notes == ()
+    assert tuned.tuned is not None
+
+
+def test_a_damaged_file_stops_only_who_names_it() -> None:
+    profiles.write(made())
+    broken = profiles.path_of("broken")
+    broken.write_text("[tuned]\nid = 5\n", encoding="utf-8")
+    assert profiles.find("mine") == made()
+    assert profiles.find("something else") is None
+    with pytest.raises(ProfileError, match="broken"):
+        profiles.find("broken")

@@ -103,3 +103,18 @@ def test_any_body_is_a_request_or_a_400(body: bytes) -> None:
             read(kind, body, DEFAULT)  # type: ignore[arg-type]
         except ApiError as error:
             assert error.status == 400  # noqa: PT017
+
+
+@pytest.mark.parametrize("half", ["\\ud800", "\\uDC00"])
+def test_half_a_surrogate_pair_never_reaches_an_answer(half: str) -> None:
+    body = json.dumps(ASK).replace("hi", half).encode()
+    assert read("chat", body, DEFAULT).messages[0]["content"] == "?"
+    with pytest.raises(ApiError) as refused:
+        read("chat", body.replace(b'"model"', b'"' + half.encode() + b'"'), DEFAULT)
+    assert refused.value.status == 400
+    json.dumps(refused.value.body, ensure_ascii=False).encode()
+
+
+def test_a_number_no_float_holds_is_refused() -> None:
+    with pytest.raises(ApiError, match="too large"):
+        asked(temperature=10**400)
