@@ -80,6 +80,9 @@ def _main() -> None:
     debug = "--debug" in argv or bool(os.environ.get("SPECCTL_DEBUG"))
     argv = [arg for arg in argv if arg != "--debug"]
     argv = _join_names(argv)
+    if _is_family(argv):
+        _list_family(argv[0])
+        return
     asked = next((arg for arg in argv if not arg.startswith("-")), None)
     app = _build(asked, debug)
     defaults = _defaults(asked, argv, debug)
@@ -126,6 +129,19 @@ def _join_names(argv: list[str]) -> list[str]:
     """`bench compare A B` → `"bench compare" A B`, where the two words are one command's name."""
     name = " ".join(argv[:2])
     return [name, *argv[2:]] if len(argv) > 1 and name in COMMANDS else argv
+
+
+def _is_family(argv: list[str]) -> bool:
+    """`specctl engine`, alone or with --help: the first word of several commands, itself none."""
+    if not argv or argv[0] in COMMANDS or not {*argv[1:]} <= {"-h", "--help"}:
+        return False
+    return any(name.startswith(f"{argv[0]} ") for name in COMMANDS)
+
+
+def _list_family(word: str) -> None:
+    for name, (_, help_text) in COMMANDS.items():
+        if name.startswith(f"{word} "):
+            print(f"specctl {name:16s} {help_text}")
 
 
 def _make_output_safe() -> None:

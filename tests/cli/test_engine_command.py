@@ -105,3 +105,11 @@ def test_an_old_flag_typed_to_specctl_is_explained(specctl):
     assert code == 2
     assert "--draft-max is --spec-draft-n-max 8 in specctl" in err
     assert "in specctl" not in specctl("chat", "--frobnicate", "8")[2]
+
+
+@pytest.mark.parametrize("args", [("engine",), ("engine", "--help"), ("engine", "-h")])
+def test_the_first_word_alone_lists_what_there_is(specctl, args):
+    code, out, _ = specctl(*args)
+    assert code == 0
+    assert [line.split()[2] for line in out.splitlines()] == ["show", "run", "explain"]
+    assert specctl("engine", "foo")[0] == 2
