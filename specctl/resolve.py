@@ -194,7 +194,7 @@ def _as_tuned(tuned: Tuned, placed: Placed) -> Resolved | Missing:
         return _joined(lacking)
     assert isinstance(own, Resolved)
     assert not isinstance(beside, Missing)
-    notes = [f"tuned: {tuned.words} (specctl tune --show {tuned.id})"]
+    notes = []
     if own.model.stat().st_size != tuned.evidence.target_bytes:
         notes.append(f"{own.model.name} is not the file that was tuned: tune it again")
     draft = beside.model if beside else None

@@ -5,10 +5,9 @@ first round suggests (K* of draft models, see `suggested_k`), on more; the two b
 with repeats. Only the last round decides: what chose its members would flatter them. Each round is
 an ordinary benchmark (`bench/conduct.py`): interleaved, warmed up, texts compared with plain's.
 
-**Choice**: by `bench/report.py`'s speed-up, noise and verdict. Plain decoding is kept unless a
-candidate is faster beyond the noise. Two candidates are told apart by the speed-up of one over the
-other, as if that were plain; of those that cannot be told from the fastest, the simplest is kept.
-A candidate one of whose texts has a bug is out, whatever its speed.
+**Choice**: by `bench/report.py`'s speed-up, noise and verdict, as `choose` says. Two candidates are
+told apart by the speed-up of one over the other, as if that were plain; of those that cannot be
+told from the fastest, the simplest is kept. One with a bug in a text is out, whatever its speed.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from specctl.bench.report import IdentityCount, Runs, Speed, speed, verdict
+from specctl.bench.report import IdentityCount, Runs, Speed, Verdict, speed, verdict
 from specctl.bench.run import PLAIN, WARM_UP_TOKENS, Arm
 from specctl.bench.workloads import QUICK, Prompt
 from specctl.metrics import Totals
@@ -32,6 +31,8 @@ K_MOST = 16  # no K* beyond it is tried
 QUANTISED = "q8_0"
 FINALISTS = 2
 REPEATS = (5, 4, 3)  # two would have a 95 % interval of nine deviations: worse than one, assumed
+# Without repeats, what a speed-up must be beyond: one look swings that much on a loaded machine.
+ONE_LOOK = 0.30
 ENOUGH_PROMPTS = 4  # before there are more repeats than need be
 # (prompts, tokens) of the first round, the best that fits
 FIRST = ((3, 128), (3, 96), (3, 64), (2, 128), (2, 96), (2, 64), (2, 48), (2, 32), (1, 48), (1, 32))
@@ -306,18 +307,23 @@ def apart(one: Standing, other: Standing) -> Speed:
 
 
 def choose(standings: Sequence[Standing]) -> Choice:
-    """The simplest of those that cannot be told from the fastest; plain where none is faster."""
+    """The simplest of those that cannot be told from the fastest; plain where none is faster.
+
+    Faster than plain is what is so beyond the noise; where the last round had no repeats, no spread
+    was measured, and it must be beyond ±30 % (`ONE_LOOK`) too. The reason names `--minutes` there.
+    """
     known = sorted((s for s in standings if s.speedup and not s.silent), key=lambda s: -s.speedup)
     if not known:
         return Choice(None, ("nothing drafted on these prompts: plain decoding stays",))
     leader = known[0]
-    faster = [s for s in known if s.speed.verdict == "faster"]
+    faster = [s for s in known if against_plain(s.speed) == "faster"]
     if not faster:
         return Choice(None, (_plain_stays(leader),))
     leader = faster[0]
     level = [s for s in faster[1:] if apart(leader, s).verdict != "faster"]
     winner = min((leader, *level), key=lambda s: (s.candidate.simplicity, -s.speedup))
-    reasons = [f"{winner.name} is {_times(winner)} plain decoding"]
+    once = " in one look (more --minutes repeat it)" if winner.speed.band_is_assumed else ""
+    reasons = [f"{winner.name} is {_times(winner)} plain decoding{once}"]
     for other in (s for s in (leader, *level) if s is not winner):
         gap = apart(other, winner)
         reasons.append(
@@ -327,6 +333,13 @@ def choose(standings: Sequence[Standing]) -> Choice:
     behind = [s for s in known if s is not leader and s not in level]
     reasons += [f"{s.name} is behind it: {_times(s)}" for s in behind]
     return Choice(winner, tuple(reasons))
+
+
+def against_plain(found: Speed) -> Verdict:
+    """The verdict that chooses: as `bench/report.py`'s, but ±30 % at least without repeats."""
+    if not found.band_is_assumed or found.speedup is None:
+        return found.verdict
+    return verdict(found.speedup, max(found.noise, ONE_LOOK))
 
 
 def _simpler(one: Standing, other: Standing) -> bool:
@@ -339,6 +352,12 @@ def _times(standing: Standing) -> str:
 
 
 def _plain_stays(best: Standing) -> str:
+    if best.speed.band_is_assumed:
+        return (
+            "nothing was repeated, for lack of time, and one look counts only beyond "
+            f"±{max(best.speed.noise, ONE_LOOK):.0%}: the best, {best.name}, is {_times(best)}, so "
+            "plain decoding stays (more --minutes make room for repeats)"
+        )
     if best.speed.verdict == "slower":
         return f"nothing beats plain decoding: the best, {best.name}, is {_times(best)}"
     return (

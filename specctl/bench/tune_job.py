@@ -61,7 +61,7 @@ class _Search:
         names = tuple(one.name for one in job.candidates)
         self.rounds.later = job.budget
         yield Began(names, job.budget, state.runs, state.seconds, state.replaced)
-        yield from self._tune_threads()
+        why = yield from self._tune_threads()
         first = yield from self._first()
         half = yield from self._half(first)
         final = yield from self._final(half)
@@ -75,30 +75,38 @@ class _Search:
             max_tokens=self.rounds.tokens,
             seconds=state.seconds,
             runs=state.runs,
+            threads_why=why,
         )
 
     def _clean(self, standings: Iterable[Standing]) -> list[Standing]:
         return [s for s in standings if s.name not in self.rounds.out]
 
-    def _tune_threads(self) -> Steps:
-        """Plain decoding alone, each number of threads in a session of its own."""
+    def _tune_threads(self) -> Generator[Step, None, tuple[str, ...]]:
+        """Plain decoding alone, each number of threads in a session of its own. The usual one stays
+        unless another is faster beyond the noise; the sentences say so.
+        """
         runs: dict[int, list[Run]] = {}
+        missing: list[str] = []
         for count in self.job.threads:
             planned = self.rounds.planned
             cost = self.state.seconds * (len(runs) + 1) / max(len(runs), 1)
             if runs and planned is None and cost > THREADS_SHARE * self.job.budget:
-                yield Said(f"threads {count}: not tried, for lack of time (more --minutes)")
+                missing.append(f"threads {count}: not tried, for lack of time (more --minutes)")
+                yield Said(missing[-1])
                 break
             stage = Stage("threads", ("none",), 1, 2, THREAD_TOKENS, count)
             if planned is not None and planned.name != "threads":
-                break  # it was not tried
+                missing.append(f"threads {count}: not tried, for lack of time (more --minutes)")
+                break
             runs[count] = yield from self.rounds.alone(stage, COUNTING)
-        best, gain = self.rounds.threads, 1.0
+        usual = self.rounds.threads
+        best, gain = usual, 1.0
+        tried: list[str] = []
         for count, found in runs.items():
-            if count == self.rounds.threads:
+            if count == usual:
                 continue
             table: Runs = {
-                (COUNTING.key, PLAIN): runs[self.rounds.threads],
+                (COUNTING.key, PLAIN): runs[usual],
                 (COUNTING.key, "more"): found,
             }
             against = speed((COUNTING.key,), "more", table)
@@ -107,11 +115,17 @@ class _Search:
             noise = (1 + against.noise) * (1 + ONE_RUN_BAND) - 1
             if verdict(change, noise) == "faster" and change > gain:
                 best, gain = count, change
-            yield Said(
-                f"threads {count}: {change:.2f}× the speed of {self.rounds.threads} (plain "
-                f"decoding, one after the other: ±{noise:.0%})"
+            tried.append(
+                f"threads {count}: {change:.2f}× the speed of {usual} (plain decoding, one after "
+                f"the other: ±{noise:.0%})"
             )
+            yield Said(tried[-1])
         self.rounds.threads, self.rounds.pace_runs = best, runs[best]
+        if tried:
+            kept = f"{best}, the fastest beyond its noise"
+            usual_kept = f"{usual}, as without tuning: no other is faster beyond its noise"
+            tried.append(f"threads kept: {usual_kept if best == usual else kept}")
+        return (*tried, *missing)
 
     def _first(self) -> Generator[Step, None, list[Standing]]:
         every = self.job.candidates

@@ -112,7 +112,9 @@ class StageDone:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The end. `standings`: of each candidate in the last round that it took part in."""
+    """The end. `standings`: of each candidate in the last round that it took part in.
+    `threads_why`: what the number of threads rests on; empty where only one was asked for.
+    """
 
     choice: Choice
     threads: int
@@ -122,6 +124,7 @@ class Answer:
     max_tokens: int
     seconds: float
     runs: int
+    threads_why: tuple[str, ...] = ()
 
 
 Step = Began | StageBegan | Loaded | Ran | Said | Disqualified | StageDone | Answer

@@ -15,7 +15,7 @@ from specctl.bench.run import Arm, BenchPlan, Calibration, RunDone
 from specctl.cli import aliases, bound
 from specctl.cli import bench_view as view
 from specctl.cli import options as opt
-from specctl.cli.fetching import demo_without_asking, resolved, say_unused_draft
+from specctl.cli.fetching import demo_without_asking, resolved, say_tuned, say_unused_draft
 from specctl.cli.render import err, out
 from specctl.errors import SpecctlError
 from specctl.paths import write_whole
@@ -141,10 +141,12 @@ def bench(
         ctx, threads, gpu_layers, kv_type, draft_gpu_layers, draft_kv_type, n_cpu_moe, flash_attn
     )
     # fmt: on
+    flags = ([] if spec_type else specs, settings)
     if files.tuned is not None:
         specs = specs if spec_type else [files.tuned.spec(one) for one in specs]
         settings = files.tuned.engine(settings)
     specs, files = aliases.settle(specs, files, draft)
+    say_tuned(files, specs, flags)
     plan = BenchPlan(
         model=named,
         draft=draft or (files.draft.name if files.draft else None),

@@ -124,7 +124,7 @@ def chat(
     gbnf, grammar_notes = o.grammar(grammar, json_schema)
     look = Look(no_color=no_color, json=json)
     from specctl.cli import aliases
-    from specctl.cli.fetching import say_unused_draft
+    from specctl.cli.fetching import say_tuned, say_unused_draft
     from specctl.engine.dialogue import Dialogue, Manner
     from specctl.engine.transcript import load as load_file
     from specctl.engine.transcript import restore
@@ -135,9 +135,11 @@ def chat(
         message = _one_shot(prompt)
         aliases.check_types(spec)
         files = _files(model, draft, ctx, message is None)
+        flags = [spec] if spec_type is None else []
         if spec_type is None:
             spec = _as_named(spec, files)
         (spec,), files = aliases.settle([spec], files, draft)
+        say_tuned(files, [spec], (flags, settings))
         say_unused_draft(files, [spec])
         manner = Manner(sampling, max_tokens, tuple(stop or ()), _on(think), gbnf)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import typer
 
@@ -18,7 +19,7 @@ from specctl.hub.lookup import look_up
 from specctl.hub.pull import check_room
 from specctl.hub.remote import Hub, hub_from_environment
 from specctl.resolve import Missing, Placed, Resolved, resolve
-from specctl.settings import SpecSettings
+from specctl.settings import EngineSettings, SpecSettings
 from specctl.units import format_bytes
 
 
@@ -120,10 +121,38 @@ def need_engine() -> None:
 def say_unused_draft(files: Resolved, specs: Sequence[SpecSettings]) -> None:
     """A draft model that nothing asks for is not even opened: worth a line."""
     types = {name for spec in specs for name in spec.types}
-    if files.draft is not None and not types & {"auto", bound.type_of(files.draft)}:
+    if files.draft is not None and not _drafts_with(files.draft, specs):
         err().print(
             f"note: {files.draft.name} is not used: --spec-type {', '.join(sorted(types))} drafts "
             "without a model",
+            style="dim",
+            markup=False,
+            soft_wrap=True,
+        )
+
+
+def _drafts_with(draft: Path, specs: Sequence[SpecSettings]) -> bool:
+    types = {name for spec in specs for name in spec.types}
+    return bool(types & {"auto", bound.type_of(draft)})
+
+
+def say_tuned(
+    files: Resolved,
+    specs: Sequence[SpecSettings],
+    flags: tuple[Sequence[SpecSettings], EngineSettings],
+) -> None:
+    """What of the name's tuning the flags leave, where it is anything: a line on stderr.
+
+    `files` and `specs` are what runs; `flags` what the command line says, the tuning not yet in it,
+    and no specs where it has a --spec-type.
+    """
+    if files.tuned is None:
+        return
+    drafted = files.draft is not None and _drafts_with(files.draft, specs)
+    left = files.tuned.in_force(*flags, drafted=drafted)
+    if left:
+        err().print(
+            f"note: tuned: {left} (specctl tune --show {files.tuned.id})",
             style="dim",
             markup=False,
             soft_wrap=True,

@@ -114,9 +114,11 @@ def serve(
     with contextlib.closing(_bind(host, port, key, allow_anyone)) as listening:
         local = _is_loopback(listening)
         files = fetching.resolved(model or fetching.demo_without_asking("serve"), draft)
+        flags = [spec] if spec_type is None else []
         if spec_type is None:
             spec = _as_named(spec, files)
         (spec,), files = aliases.settle([spec], files, draft)
+        fetching.say_tuned(files, [spec], (flags, settings))
         fetching.say_unused_draft(files, [spec])
         server = _Server()
 

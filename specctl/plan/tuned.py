@@ -92,7 +92,7 @@ class Tuned:
     @property
     def words(self) -> str:
         """`draft-simple k=4, 2 threads`."""
-        return self.in_force((SpecSettings(k=self.k),), EngineSettings(), drafted=True)
+        return self.in_force((SpecSettings(),), EngineSettings(), drafted=True)
 
     def in_force(
         self, specs: Sequence[SpecSettings], flags: EngineSettings, *, drafted: bool
@@ -103,11 +103,12 @@ class Tuned:
         parts = []
         if specs:
             method = "plain decoding" if self.types == ("none",) else ",".join(self.types)
-            if self.k is not None and all(one.k in (None, self.k) for one in specs):
+            run = [self.spec(one) for one in specs]
+            if self.k is not None and all(one.k == self.k for one in run):
                 method += f" k={self.k}"
-            usual = (DraftSettings().n_max, self.draft_n_max)
-            if self.draft_n_max is not None and all(one.draft.n_max in usual for one in specs):
-                method += f" n-max={self.draft_n_max}"
+            n_max = self.draft_n_max
+            if n_max is not None and all(one.draft.n_max == n_max for one in run):
+                method += f" n-max={n_max}"
             parts.append(method)
         if drafted and self.draft_kv_type != "f16" and flags.draft.kv_type_k == "f16":
             parts.append(f"draft KV {self.draft_kv_type}")

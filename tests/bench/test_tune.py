@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fake_bench import STEP, Cost, FakeSession
 
+from specctl.bench.report import verdict
 from specctl.bench.tune import (
     Candidate,
     Pace,
     Standing,
     apart,
     candidates,
+    choose,
     first_size,
     later_size,
     spread,
@@ -167,6 +169,51 @@ def test_plain_stays_inside_the_noise(tmp_path: Path) -> None:
     assert winner(quiet) == "ngram-suffix"  # the same is seen where there is no noise
 
 
+@pytest.mark.parametrize(
+    ("speedup", "repeats", "kept"),
+    [(1.25, 1, False), (1.29, 1, False), (1.32, 1, True), (1.25, 3, True), (0.74, 1, False)],
+)
+def test_one_look_counts_only_beyond_thirty_per_cent(
+    tmp_path: Path, speedup: float, repeats: int, kept: bool
+) -> None:
+    answer, _ = search(tmp_path, Machine({"ngram-suffix": times(1.5)}))
+    row = next(s for s in answer.standings if s.name == "ngram-suffix" and s.stage == "final")
+    noise = 0.12 if repeats == 1 else 0.05
+    found = replace(
+        row.speed, speedup=speedup, noise=noise, repeats=repeats, verdict=verdict(speedup, noise)
+    )
+    choice = choose([replace(row, speed=found)])
+    assert (choice.winner is not None) is kept
+    reason = choice.reasons[0]
+    assert ("--minutes" in reason) is (repeats == 1)
+    if not kept:
+        assert "one look counts only beyond ±30%" in reason
+        assert f"{speedup:.2f}× (±12%, assumed), so plain decoding stays" in reason
+
+
+def test_one_look_that_is_noisier_than_that_must_be_beyond_its_noise(tmp_path: Path) -> None:
+    answer, _ = search(tmp_path, Machine({"ngram-suffix": times(1.5)}))
+    row = next(s for s in answer.standings if s.name == "ngram-suffix")
+    wide = replace(row.speed, speedup=1.4, noise=0.5, repeats=1, verdict="no difference shown")
+    choice = choose([replace(row, speed=wide)])
+    assert choice.winner is None
+    assert "only beyond ±50%" in choice.reasons[0]
+
+
+@pytest.mark.parametrize(("speedup", "kept"), [(1.2, None), (1.6, "ngram-suffix")])
+def test_a_search_without_time_for_repeats_says_so(
+    tmp_path: Path, speedup: float, kept: str | None
+) -> None:
+    some = [one for one in ALONE if one.name == "ngram-suffix"]
+    machine = Machine({"ngram-suffix": times(speedup)})
+    what = job(tmp_path, some, prompts=prompts(1), minutes=0.13)
+    answer, steps = search(tmp_path, machine, what)
+    last = [s.stage for s in steps if isinstance(s, StageBegan)][-1]
+    assert last.repeats == 1
+    assert winner(answer) == kept
+    assert "--minutes" in answer.choice.reasons[0]
+
+
 def test_plain_stays_where_nothing_drafts(tmp_path: Path) -> None:
     machine = Machine({one.name: Cost() for one in ALONE})
     answer, _ = search(tmp_path, machine, job(tmp_path, ALONE))
@@ -215,8 +262,43 @@ def test_threads_are_tuned_first_with_plain_decoding(tmp_path: Path) -> None:
         (8, ("none",)),
     ]
     assert {s.threads for s in stages[3:]} == {3}
+    assert answer.threads_why == (
+        "threads 3: 1.30× the speed of 4 (plain decoding, one after the other: ±12%)",
+        "threads 8: 0.70× the speed of 4 (plain decoding, one after the other: ±12%)",
+        "threads kept: 3, the fastest beyond its noise",
+    )
     level, _ = search(tmp_path / "level", Machine(threads={3: 1.01, 8: 1.01}), what)
     assert level.threads == 4  # as without tuning where the difference is not shown
+    assert level.threads_why[-1] == (
+        "threads kept: 4, as without tuning: no other is faster beyond its noise"
+    )
+    alone, _ = search(tmp_path / "alone", Machine(), job(tmp_path, ALONE))
+    assert alone.threads_why == ()  # one number was asked for
+
+
+def test_threads_that_seem_faster_stay_out_within_their_noise(tmp_path: Path) -> None:
+    """Every other repeat takes twice as long: 1.5× is inside what that makes of the noise."""
+    what = job(tmp_path, ALONE, threads=(2, 1))
+    machine = Machine(threads={1: 1.5}, noise=lambda n: 1.0 + (n // 2) % 2)
+    answer, steps = search(tmp_path, machine, what)
+    assert answer.threads == 2
+    first, last = answer.threads_why
+    assert first.startswith("threads 1: 1.5")
+    assert last.startswith("threads kept: 2, as without tuning")
+    said = [step.text for step in steps if isinstance(step, Said)]
+    assert first in said
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_threads_there_was_no_time_for_are_named(tmp_path: Path, stopped: bool) -> None:
+    what = job(tmp_path, ALONE, threads=(2, 1), minutes=0.2, max_tokens=None)
+    machine = Machine(noise=lambda n: 2.0, stop_at=12 if stopped else None)
+    if stopped:
+        with pytest.raises(KeyboardInterrupt):
+            list(tune(what, machine.open, state(tmp_path, what, machine)))
+        machine.stop_at = None
+    answer, _ = search(tmp_path, machine, what)
+    assert answer.threads_why == ("threads 1: not tried, for lack of time (more --minutes)",)
 
 
 def test_k_star_of_the_first_round_is_tried_and_kept(tmp_path: Path) -> None:

@@ -350,11 +350,15 @@ def test_a_gpu_that_this_build_cannot_use_is_not_proposed_for(
 
 @pytest.mark.parametrize(("types", "said"), [(("ngram-simple",), True), (("auto",), False)])
 def test_a_draft_that_nothing_uses_is_said(
-    types: tuple[str, ...], said: bool, capsys: pytest.CaptureFixture[str]
+    types: tuple[str, ...],
+    said: bool,
+    capsys: pytest.CaptureFixture[str],
+    tiny_models: dict[str, Path],
 ) -> None:
     render.err.cache_clear()
-    say_unused_draft(Resolved(Path("t"), Path("small.gguf")), [SpecSettings(types=types)])
-    assert ("small.gguf is not used" in capsys.readouterr().err) is said
+    small = tiny_models["clock-draft"]
+    say_unused_draft(Resolved(Path("t"), small), [SpecSettings(types=types)])
+    assert (f"{small.name} is not used" in capsys.readouterr().err) is said
     say_unused_draft(Resolved(Path("t")), [SpecSettings(types=types)])
     assert not capsys.readouterr().err
 

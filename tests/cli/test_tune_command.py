@@ -197,3 +197,62 @@ def test_nothing_tuned_yet(run: Run) -> None:
     code, out, _ = run("tune", "--show")
     assert code == 0
     assert "Nothing is tuned yet" in out
+
+
+def stored(model: Path, threads: int = 1, why: str = "as written here") -> None:
+    """A profile called `mine`, as if it had been tuned."""
+    evidence = profiles.Evidence(
+        date="2026-11-30T06:00:00Z", specctl="0", engine="e", machine="m", target=model.name,
+        target_bytes=model.stat().st_size, prompts="1 of 1", prompts_hash="0", temperature=0.0,
+        max_tokens=8, ctx=4096, seconds=1.0, runs=1, answer=(why,),
+    )  # fmt: skip
+    profiles.write(profiles.Tuned("mine", str(model), ("ngram-suffix",), threads, evidence, k=4))
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ((), "note: tuned: ngram-suffix k=4, 1 thread (specctl tune --show mine)"),
+        (("--k", "2"), "note: tuned: ngram-suffix, 1 thread (specctl tune --show mine)"),
+        (("--spec-type", "draft-self"), "note: tuned: 1 thread (specctl tune --show mine)"),
+        (("--threads", "1"), "note: tuned: ngram-suffix k=4 (specctl tune --show mine)"),
+        (("-s", "ngram-mod", "--threads", "1"), None),
+    ],
+)
+def test_the_note_says_what_is_in_force_of_the_tuning(
+    run: Run, tiny_models: dict[str, Path], flags: tuple[str, ...], said: str | None
+) -> None:
+    stored(tiny_models["clock"])
+    for command in (
+        ("chat", "--prompt", "hi", "--plain"),
+        ("bench", "--workload", "chat", "--quick"),
+    ):
+        code, _, err = run(*command, "--model", "mine", "-n", "2", *flags)
+        assert code == 0, err
+        assert [line for line in err.splitlines() if "tuned" in line] == ([said] if said else [])
+
+
+def test_make_draft_says_nothing_of_a_tuning(run: Run, tiny_models: dict[str, Path]) -> None:
+    stored(tiny_models["clock"])
+    _, out, err = run("make-draft", "mine", "--dry-run")
+    assert tiny_models["clock"].name in out + err  # it was found
+    assert "tuned" not in out + err
+
+
+def test_show_prints_what_the_threads_rest_on(
+    run: Run, texts: Path, tiny_models: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specctl.cores.usable_cores", lambda: 2)
+    monkeypatch.setattr("specctl.cores.usable_threads", lambda: 2)
+    command = tiny(texts)[:-2]
+    code, _, err = run("tune", "--model", str(tiny_models["clock"]), *command)
+    assert code == 0, err
+    kept = profiles.find("clock")
+    assert kept is not None
+    why = [line for line in kept.evidence.answer if line.startswith("threads ")]
+    assert re.fullmatch(
+        r"threads 1: \d+\.\d\d× the speed of 2 \(plain decoding, .* ±\d+%\)", why[0]
+    )
+    assert why[1].startswith(f"threads kept: {kept.threads}, ")
+    code, out, _ = run("tune", "--show", "clock")
+    assert all(line in out for line in why)
