@@ -24,10 +24,10 @@ from specctl.bench.tune import (
     finalists,
     first_size,
     later_size,
-    suggested_k,
     variants,
     with_k,
 )
+from specctl.bench.tune_k import suggested_k
 from specctl.bench.tune_round import THREAD_TOKENS, Rounds
 from specctl.bench.tune_state import Stage, State
 from specctl.bench.tune_steps import Answer, Began, Job, Said, Step, Steps

@@ -251,8 +251,8 @@ def test_show_prints_what_the_threads_rest_on(
     assert kept is not None
     why = [line for line in kept.evidence.answer if line.startswith("threads ")]
     assert re.fullmatch(
-        r"threads 1: \d+\.\d\d× the speed of 2 \(plain decoding, .* ±\d+%\)", why[0]
+        r"threads 1: (\d+\.\d\d× the speed of 2 \(plain decoding, .* ±\d+%\)|not tried, .*)", why[0]
     )
-    assert why[1].startswith(f"threads kept: {kept.threads}, ")
+    assert "not tried" in why[0] or why[1].startswith(f"threads kept: {kept.threads}, ")
     code, out, _ = run("tune", "--show", "clock")
     assert all(line in out for line in why)
