@@ -24,17 +24,16 @@ def cpu_quota(cgroup: Path = Path("/sys/fs/cgroup")) -> float | None:
 
 def usable_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     """Physical cores, capped by affinity and quota; at least 1."""
-    physical = psutil.cpu_count(logical=False) or psutil.cpu_count() or 1
-    if hasattr(os, "sched_getaffinity"):
-        physical = min(physical, len(os.sched_getaffinity(0)))
-    quota = cpu_quota(cgroup)
-    return max(1, min(physical, int(quota) if quota else physical))
+    return _capped(psutil.cpu_count(logical=False) or psutil.cpu_count() or 1, cgroup)
 
 
 def usable_threads(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     """Logical cores, capped by affinity and quota; at least 1."""
-    logical = psutil.cpu_count() or 1
+    return _capped(psutil.cpu_count() or 1, cgroup)
+
+
+def _capped(count: int, cgroup: Path) -> int:
     if hasattr(os, "sched_getaffinity"):
-        logical = min(logical, len(os.sched_getaffinity(0)))
+        count = min(count, len(os.sched_getaffinity(0)))
     quota = cpu_quota(cgroup)
-    return max(1, min(logical, int(quota) if quota else logical))
+    return max(1, min(count, int(quota) if quota else count))

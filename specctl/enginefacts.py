@@ -23,6 +23,48 @@ MTP_ARCHES = frozenset(
         "step35",
     )
 )
+# Architectures whose graphs record what their layers read (llama.cpp 0c1e570); others abort.
+LAYER_TAPS = frozenset(
+    (
+        "bailingmoe3",
+        "deepseek4",
+        "gemma4",
+        "gpt-oss",
+        "hunyuan-dense",
+        "hunyuan_vl",
+        "lfm2",
+        "lfm2moe",
+        "llama",
+        "mimo2",
+        "minimax-01",
+        "minimax-m2",
+        "muse-glimmer",
+        "nanbeige",
+        "nemotron_h",
+        "nemotron_h_moe",
+        "qwen3",
+        "qwen35",
+        "qwen35moe",
+        "qwen3moe",
+        "qwen3next",
+        "qwen4exp",
+    )
+)
+# Of these, the ones that also give what leaves the last layer; the rest would give zeros.
+LAYER_TAPS_LAST = frozenset(
+    (
+        "bailingmoe3",
+        "gemma4",
+        "gpt-oss",
+        "mimo2",
+        "nemotron_h",
+        "nemotron_h_moe",
+        "qwen35",
+        "qwen35moe",
+        "qwen3next",
+    )
+)
+AUTO_K_MAX = 48  # most tokens that `auto` drafts, where no --k is given
 EAGLE3_BATCH = 32  # rows of a pass of an EAGLE-3 head: llama.cpp reserves logits for all of them
 _SHARE, _LEAST = 1 / 8, 256 << 20  # of the weights' bytes; bytes
 

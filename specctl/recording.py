@@ -16,6 +16,14 @@ def write_line(record: Record, out: TextIO) -> None:
     out.write(json.dumps(to_dict(record), ensure_ascii=True) + "\n")
 
 
+def appending(path: Path) -> TextIO:
+    """A file that records go to the end of. Raises SpecctlError: it cannot be written."""
+    try:
+        return path.open("a", encoding="utf-8")
+    except OSError as error:
+        raise SpecctlError(f"cannot write {path}: {error.strerror}") from error
+
+
 def tee(records: Iterable[Record], out: TextIO | None) -> Iterator[Record]:
     """Pass records on, writing each to `out` first (flushed, so a killed run keeps its lines)."""
     for record in records:

@@ -96,7 +96,7 @@ class MeasuredCosts:
 
     def pass_seconds(self, rows: int) -> float:
         """T(rows)."""
-        return _line(self._curve(), rows)
+        return on_lines(self._curve(), rows)
 
     def draft_seconds(self, k: int, whole: float = 0.0) -> float:
         """t_d(k), where a share `whole` of the drafts before was accepted to the end; 0 without a
@@ -288,7 +288,7 @@ def _gathered(kept: Sequence[_Round], ks: Sequence[int], n_past: int) -> Measure
     )
 
 
-def _line(curve: Sequence[tuple[int, float]], at: int) -> float:
+def on_lines(curve: Sequence[tuple[int, float]], at: int) -> float:
     """The value at `at` on the straight lines through the points of `curve`."""
     if len(curve) == 1:
         return curve[0][1]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 
+from specctl.bench.costs import on_lines
 from specctl.bench.tune import K_MOST, Standing
 from specctl.plan.speed import best_k
 
@@ -33,21 +34,10 @@ def suggested_k(
     def accepted(k: int) -> float:
         return sum(stood[:k]) / cycles
 
-    line = _between(costs)
+    curve = sorted(costs.items())
+
+    def line(k: int) -> float:
+        return on_lines(curve, k)
+
     k = best_k(accepted, line, min(max(known), k_most))
     return (k, (1 + accepted(k)) / line(k) / plain_rate) if k else None
-
-
-def _between(points: Mapping[int, float]) -> Callable[[int], float]:
-    """The straight line between known points, for k within them."""
-    known = sorted(points)
-
-    def at(k: int) -> float:
-        below = max(one for one in known if one <= k)
-        above = min(one for one in known if one >= k)
-        if below == above:
-            return points[below]
-        share = (k - below) / (above - below)
-        return points[below] + share * (points[above] - points[below])
-
-    return at

@@ -20,6 +20,7 @@ from specctl.bench.run import Pass, Run, RunKey
 from specctl.bench.workloads import Prompt
 from specctl.errors import SpecctlError
 from specctl.metrics import Totals
+from specctl.paths import write_whole
 
 SCHEMA = "specctl-tune/1"
 Clock = Callable[[], float]
@@ -73,9 +74,9 @@ class State:
         known = bool(lines) and lines[0] == self._head
         self.replaced = bool(lines) and not known
         good = self._take(lines[1:]) if known else 0
-        self._written = good + 1 if known else 0
+        self._begun = known
         if known:  # without what was cut off
-            self._rewrite(lines[: good + 1])
+            write_whole(self.path, "".join(map(_line, lines[: good + 1])))
 
     @property
     def runs(self) -> int:
@@ -93,11 +94,10 @@ class State:
         self.lengths = tuple(lengths)
         self._append({"kind": "lengths", "lengths": list(lengths)})
 
-    def add_stage(self, stage: Stage) -> int:
-        """A stage is planned; its number."""
+    def add_stage(self, stage: Stage) -> None:
+        """A stage is planned."""
         self.stages.append(stage)
         self._append({"kind": "stage", "stage": dataclasses.asdict(stage)})
-        return len(self.stages) - 1
 
     def add_run(self, stage: int, group: int, run: Run) -> None:
         """One more run."""
@@ -119,19 +119,13 @@ class State:
         took, self._mark = now - self._mark, now
         self.seconds += took
         lines = [{**line, "seconds": round(took, 4)}]
-        if not self._written:
+        if not self._begun:
             lines.insert(0, self._head)
-        self._written += len(lines)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("w" if self._written == len(lines) else "a", encoding="utf-8") as f:
+            with self.path.open("a" if self._begun else "w", encoding="utf-8") as f:
                 f.writelines(_line(one) for one in lines)
-        except OSError as error:
-            raise SpecctlError(f"cannot write {self.path}: {error.strerror}") from error
-
-    def _rewrite(self, lines: Sequence[dict[str, Any]]) -> None:
-        try:
-            self.path.write_text("".join(map(_line, lines)), encoding="utf-8")
+            self._begun = True
         except OSError as error:
             raise SpecctlError(f"cannot write {self.path}: {error.strerror}") from error
 

@@ -6,14 +6,15 @@ import contextlib
 import dataclasses
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from specctl import recording
 from specctl.cli import options as o
 from specctl.cli import screen as full_screen
 from specctl.cli.talk import Look, Talk, run_interactive
-from specctl.errors import SpecctlError, UsageError
+from specctl.errors import UsageError
 from specctl.paths import expanded
 from specctl.settings import EngineSettings, SpecSettings
 
@@ -131,7 +132,7 @@ def chat(
 
     saved = load_file(expanded(str(load))) if load else None
     with contextlib.ExitStack() as stack:
-        sink = stack.enter_context(_record_file(record)) if record else None
+        sink = stack.enter_context(recording.appending(record)) if record else None
         message = _one_shot(prompt)
         aliases.check_types(spec)
         files = _files(model, draft, ctx, message is None)
@@ -226,10 +227,3 @@ def _one_shot(prompt: str | None) -> str | None:
     if not message:
         raise UsageError("there is nothing to answer", "give --prompt TEXT, or pipe text in")
     return message
-
-
-def _record_file(path: Path) -> TextIO:
-    try:
-        return path.open("a", encoding="utf-8")
-    except OSError as error:
-        raise SpecctlError(f"cannot write {path}: {error.strerror}") from error

@@ -133,7 +133,7 @@ def say_unused_draft(files: Resolved, specs: Sequence[SpecSettings]) -> None:
 
 def _drafts_with(draft: Path, specs: Sequence[SpecSettings]) -> bool:
     types = {name for spec in specs for name in spec.types}
-    return bool(types & {"auto", bound.type_of(draft)})
+    return "auto" in types or bound.type_of(draft) in types
 
 
 def say_tuned(

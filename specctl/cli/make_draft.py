@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json as jsonlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ from specctl import __version__
 from specctl.bench import selfdraft as job
 from specctl.bench import workloads
 from specctl.bench.forecast import AtK
-from specctl.bench.results import check_writable, is_busy, machine
+from specctl.bench.results import check_writable, is_busy, machine, write
 from specctl.bench.selfdraft_plan import K_MOST, KS, DraftPlan, Prepared, prepare
 from specctl.cli import options as opt
 from specctl.cli.interrupt import ended_alike
@@ -25,7 +24,6 @@ from specctl.cli.render import err, out
 from specctl.errors import UsageError
 from specctl.hub.drafts import ALIAS
 from specctl.llama.quantise import QUANTS
-from specctl.paths import write_whole
 from specctl.units import format_bytes, format_seconds, percent
 
 SCHEMA = "specctl-make-draft/1"
@@ -117,7 +115,7 @@ def make_draft(
         outcome = _run(plan)
     _report(outcome)
     if json is not None:
-        write_whole(json, jsonlib.dumps(_document(outcome), ensure_ascii=False, indent=1) + "\n")
+        write(json, _document(outcome))
 
 
 def _prompts(families: list[str] | None, file: Path | None) -> tuple[workloads.Prompt, ...]:

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from specctl.cli import options as o
-from specctl.cli.chat import _as_named, _as_proposed
+from specctl.cli.chat import _as_named, _open
 from specctl.errors import SpecctlError, UsageError
-from specctl.settings import EngineSettings, Sampling, SpecSettings
+from specctl.settings import Sampling
 
 if TYPE_CHECKING:
     from specctl.engine.session import Session
-    from specctl.resolve import Resolved
     from specctl.server.schema import Wanted
     from specctl.server.worker import Worker
 
@@ -123,7 +122,7 @@ def serve(
         server = _Server()
 
         def opened(stack: contextlib.ExitStack) -> Session:
-            return stack.enter_context(_session(files, spec, settings))
+            return stack.enter_context(_open(files, spec, settings))
 
         board = Board(speculates=spec.types != ("none",))
         worker = Worker(opened, board, max_waiting, _say_ready, server.end)
@@ -196,12 +195,6 @@ def _is_loopback(listening: socket.socket) -> bool:
 def _url(listening: socket.socket) -> str:
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def _session(files: Resolved, spec: SpecSettings, settings: EngineSettings) -> Session:
-    from specctl.engine.session import open_session
-
-    return open_session(files.model, files.draft, (spec,), _as_proposed(settings, files))
 
 
 def _default(sampling: Sampling, max_tokens: int, think: bool | None) -> Wanted:

@@ -7,7 +7,6 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, TextIO
 
@@ -17,13 +16,13 @@ from rich.text import Text
 from specctl import paths, recording
 from specctl.cli import screen
 from specctl.cli.render import err, out
-from specctl.errors import SpecctlError, UsageError
+from specctl.errors import UsageError
 from specctl.events import Cycle, Finished, Interval, Record, Started, to_dict
 from specctl.external.alerts import Alerts
 from specctl.external.board import Board, exporting
 from specctl.external.document import document, prometheus
 from specctl.external.ledger import lifetime, why_wrong
-from specctl.external.poll import Plan, open_server, probe, remarks_on
+from specctl.external.poll import Counters, Plan, open_server, probe, remarks_on
 from specctl.external.poll import watch as watch_server
 from specctl.external.probe import PROMPTS, started
 from specctl.external.readings import Reading
@@ -147,7 +146,7 @@ def _all_of(
         records = [item for item in items if isinstance(item, Cycle)]
         return fold(records), [i for i in items if isinstance(i, Remark)], "own prompts just now"
     if reading is None:  # a specctl server: its counters beside its stream
-        seen, reading = _counted(line, seen)
+        reading = Counters(line, seen).look()
     remarks = list(remarks_on(seen, reading))
     since = "the read before" if reading.drained else "the server's start"
     wrong = why_wrong(reading)
@@ -155,12 +154,6 @@ def _all_of(
         remarks.append(Remark(f"its counters do not fit together: {wrong}", "warning"))
         return None, remarks, since
     return fold([lifetime(reading, seen.engine, plan.t_1)]), remarks, since
-
-
-def _counted(line: Line, seen: Seen) -> tuple[Seen, Reading]:
-    counted, reading = open_server(line, probing=False, streaming=False)
-    assert reading is not None  # not streaming: the first look was made
-    return replace(seen, speculates=counted.speculates), reading
 
 
 def _panel(seen: Seen, totals: Totals | None, since: str) -> None:
@@ -204,7 +197,7 @@ def _go_on(
     """Watch until it is left; how often rules were broken."""
     board, stop = Board(seen), threading.Event()
     with contextlib.ExitStack() as stack:
-        sink = stack.enter_context(_appending(record)) if record else None
+        sink = stack.enter_context(recording.appending(record)) if record else None
         if export is not None:
             where = stack.enter_context(exporting(board, int(export)))
             err().print(Text(f"re-exported at {where}", "dim"), soft_wrap=True)
@@ -219,13 +212,6 @@ def _go_on(
         else:
             _print(made, seen, as_json)
     return board.alerts.raised
-
-
-def _appending(path: Path) -> TextIO:
-    try:
-        return path.open("a", encoding="utf-8")
-    except OSError as error:
-        raise SpecctlError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _recorded(items: Items, seen: Seen, sink: TextIO | None) -> Items:

@@ -30,11 +30,12 @@ from specctl.drafters.base import Draft, Needs, Outcome, TargetPass
 from specctl.drafters.costs import CostCurve
 from specctl.drafters.model_source import ModelSource
 from specctl.drafters.suffix import NgramSuffix
+from specctl.enginefacts import AUTO_K_MAX
 from specctl.events import Decision
 from specctl.settings import Sampling
 
 NAME = "auto"
-K_MAX = 48
+K_MAX = AUTO_K_MAX
 PATH_FLOOR = 0.04  # of the product of confidences: what lies below is not worth a look
 MARGIN = 0.05  # tokens that a draft must be expected to win: plain decoding is the safe choice
 STAKE = 2.0  # plain steps that a run may lose

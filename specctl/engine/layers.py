@@ -14,11 +14,7 @@ from specctl.llama.layerdraft import LayerDraft, read_layer_draft
 from specctl.llama.model import Model
 from specctl.settings import EngineSettings, SpecSettings
 
-_NEEDED = {
-    "draft-eagle3": "an EAGLE-3 head",
-    "draft-dflash": "a DFlash draft",
-    "draft-dspark": "a DSpark draft",
-}
+_NEEDED = {"draft-eagle3": "an EAGLE-3 head"}
 
 
 def find(target: Path, draft: Path | None, specs: Sequence[SpecSettings]) -> LayerDraft | None:
@@ -31,12 +27,18 @@ def find(target: Path, draft: Path | None, specs: Sequence[SpecSettings]) -> Lay
     if wrong is not None:
         raise ModelError(
             f"{target.name} is {wrong.words}, not a whole model",
-            f"name its target, and this file as --draft with --spec-type {wrong.spec_type}",
+            f"name its target, and this file as --draft{_named(' with', wrong)}",
         )
     found = read_layer_draft(draft) if draft is not None else None
     for spec in specs:
         check(spec, found, draft)
     return found
+
+
+def _named(before: str, draft: LayerDraft) -> str:
+    """`before` and the spec type that drafts with the file; empty where none is run here."""
+    known = draft.spec_type in registry.SPEC_TYPES
+    return f"{before} --spec-type {draft.spec_type}" if known else ""
 
 
 def check(spec: SpecSettings, draft: LayerDraft | None, named: Path | None = None) -> None:
@@ -52,7 +54,7 @@ def check(spec: SpecSettings, draft: LayerDraft | None, named: Path | None = Non
                 f"{name} needs {_NEEDED[name]} made for the target{other}", "name it: --draft FILE"
             )
         if draft.spec_type != name:
-            hint = f"--spec-type {draft.spec_type}" if draft.spec_type else "another --draft"
+            hint = _named("", draft).strip() or "another --draft"
             raise UsageError(
                 f"{name} needs {_NEEDED[name]}, and {draft.path.name} is {draft.words}", hint
             )
@@ -61,12 +63,12 @@ def check(spec: SpecSettings, draft: LayerDraft | None, named: Path | None = Non
     if registry.needs_draft_model(spec):
         raise UsageError(
             f"{draft.path.name} is {draft.words}, which draft-simple cannot use",
-            f"--spec-type {draft.spec_type}" if draft.spec_type else "another --draft",
+            _named("", draft).strip() or "another --draft",
         )
     if registry.needs_heads(spec):
         raise UsageError(
             f"draft-mtp drafts with heads of the target, and {draft.path.name} is {draft.words}",
-            f"leave --draft out, or --spec-type {draft.spec_type}",
+            f"leave --draft out{_named(', or', draft)}",
         )
 
 

@@ -261,10 +261,8 @@ def _compared(counters: Counters, before: Reading, seen: tuple[int, ...], wait: 
     )
 
 
-def open_server(line: Line, probing: bool, streaming: bool = True) -> tuple[Seen, Reading | None]:
+def open_server(line: Line, probing: bool) -> tuple[Seen, Reading | None]:
     """Recognise it, and check that what is asked can be had: the first look, where one is due.
-
-    `streaming` False: counters are wanted, though it streams its cycles.
 
     Raises:
         RemoteError: see specctl/external/errors.py.
@@ -276,10 +274,9 @@ def open_server(line: Line, probing: bool, streaming: bool = True) -> tuple[Seen
             f"{seen.title} shows no cycles of a request",
             "--probe is for llama-server; without it, its counters are watched",
         )
-    stream = seen.cycles and streaming
-    if not seen.metrics and not probing and not stream:
+    if not seen.metrics and not probing and not seen.cycles:
         raise metrics_off(seen)
-    if not seen.metrics or stream:
+    if not seen.metrics or seen.cycles:
         return seen, None
     reading = Counters(line, seen).look()
     if seen.engine == "vllm":  # its series are there where it speculates, and only there

@@ -110,15 +110,3 @@ NO_MEMORY = _names(
 
 INDEXED = frozenset({"deepseek32", "glm-dsa", "hy_v4", "glm5-next", "minimax-m3", "qwen4exp"})
 """A sparse-attention index of its own lies beside the KV cache; it is not counted here."""
-
-LAYER_TAPS = _names(
-    "llama qwen3 qwen3moe qwen3next qwen35 qwen35moe qwen4exp gpt-oss gemma4 lfm2 lfm2moe deepseek4"
-    " minimax-01 minimax-m2 mimo2 nemotron_h nemotron_h_moe hunyuan_vl hunyuan-dense bailingmoe3"
-    " muse-glimmer nanbeige"
-)
-"""Targets that give an EAGLE-3 or DFlash draft the layer outputs it reads; others abort."""
-
-LAYER_TAPS_LAST = _names(
-    "bailingmoe3 gemma4 gpt-oss mimo2 nemotron_h nemotron_h_moe qwen35 qwen35moe qwen3next"
-)
-"""Of these, the ones that also give an EAGLE-3 head what leaves the last layer; others zeros."""

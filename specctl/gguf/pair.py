@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from specctl.enginefacts import EngineFacts
+from specctl.enginefacts import LAYER_TAPS, LAYER_TAPS_LAST, EngineFacts
 from specctl.gguf import arches
 from specctl.gguf.facts import ModelFacts
 from specctl.vocabulary import FIRST_CHECKED_ID, Vocabulary, first_difference
@@ -255,7 +255,7 @@ def _mtp_head(target: ModelFacts, draft: ModelFacts) -> list[Finding]:
 def _features(target: ModelFacts, draft: ModelFacts) -> list[Finding]:
     """EAGLE-3 and DFlash drafts read layer outputs of one particular target."""
     findings = []
-    if target.arch not in arches.LAYER_TAPS:
+    if target.arch not in LAYER_TAPS:
         findings.append(
             Finding(
                 "no",
@@ -283,7 +283,7 @@ def _features(target: ModelFacts, draft: ModelFacts) -> list[Finding]:
     elif (
         draft.kind == "eagle3"
         and deepest == target.shape.n_layer
-        and target.arch in arches.LAYER_TAPS - arches.LAYER_TAPS_LAST
+        and target.arch in LAYER_TAPS - LAYER_TAPS_LAST
     ):
         findings.append(
             Finding(

@@ -148,7 +148,7 @@ def find(target: Path) -> tuple[MadeDraft | None, str]:
     if not kept:
         return None, ""
     identity = identify(target)
-    own = [one for one in kept if (one.target_size, one.target_digest) == astuple(identity)]
+    own = [one for one in kept if Identity(one.target_size, one.target_digest) == identity]
     here = [one for one in own if one.here]
     if here:
         return max(here, key=lambda one: one.speedup), ""
@@ -158,11 +158,6 @@ def find(target: Path) -> tuple[MadeDraft | None, str]:
     if any(one.target == where for one in kept):
         return None, f"{target.name} has changed since a draft was made from it"
     return None, ""
-
-
-def astuple(identity: Identity) -> tuple[int, str]:
-    """As the two stand in a record."""
-    return identity.size, identity.digest
 
 
 @dataclass(frozen=True, slots=True)

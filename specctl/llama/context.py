@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from specctl.errors import ContextFullError, EngineError, ModelError
 from specctl.llama import log, rollback
-from specctl.llama.api import library
+from specctl.llama.api import library, symbol
 from specctl.llama.cancel import Cancel, CancelledError
 from specctl.llama.extras import layer_inputs, nextn
 from specctl.llama.model import Model
@@ -152,9 +152,7 @@ class Context:
                 batch.logits = ctypes.cast(flags.ctypes.data, ctypes.POINTER(ctypes.c_int8))
             self._batches.append(batch)
         self._silent, self._all, self._last = self._batches
-        self._get_logits = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(
-            ("llama_get_logits", lib._lib)
-        )
+        self._get_logits: Any = symbol("llama_get_logits", ctypes.c_void_p, ctypes.c_void_p)
 
     @property
     def n_vocab(self) -> int:

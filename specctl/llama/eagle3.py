@@ -16,9 +16,10 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from specctl.enginefacts import EAGLE3_BATCH
 from specctl.errors import ContextFullError, EngineError
 from specctl.llama import log
-from specctl.llama.api import library
+from specctl.llama.api import library, symbol
 from specctl.llama.cancel import Cancel, CancelledError
 from specctl.llama.context import Context, NativeClock
 from specctl.llama.extras import nextn
@@ -38,7 +39,7 @@ _SEQUENCE = 0
 _ABORTED = 2
 # For a model with an encoder llama.cpp takes the whole batch for outputs, whatever it is asked: a
 # small batch is all that keeps it from reserving logits for hundreds of rows.
-BATCH = 32
+BATCH = EAGLE3_BATCH
 _ROWS = 16  # outputs of one pass
 
 
@@ -111,14 +112,12 @@ class Eagle3:
         self._memory = lib.llama_get_memory(self.handle)
         self.n_ctx = lib.llama_n_ctx_seq(self.handle)
         self._width = self._model.n_embd
-        self._features = np.zeros((BATCH, self._draft.width * len(self.layers)), np.float32)
         self._buffer = np.zeros(BATCH, np.int32)
         self._states: Rows = np.zeros((BATCH, self._width), np.float32)
         self._chain: Rows = np.zeros(self._width, np.float32)  # its own g, after the last row
         self._flags = (np.zeros(BATCH, np.int8), np.ones(BATCH, np.int8))
         floats, bytes_ = ctypes.POINTER(ctypes.c_float), ctypes.POINTER(ctypes.c_int8)
         self._encoder = lib.llama_batch()
-        self._encoder.embd = ctypes.cast(self._features.ctypes.data, floats)
         self._encoder.logits = ctypes.cast(self._flags[1].ctypes.data, bytes_)
         made = []
         for flags in self._flags:
@@ -128,9 +127,7 @@ class Eagle3:
             batch.logits = ctypes.cast(flags.ctypes.data, bytes_)
             made.append(batch)
         self._silent, self._all = made
-        self._get_logits = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(
-            ("llama_get_logits", lib._lib)
-        )
+        self._get_logits: Any = symbol("llama_get_logits", ctypes.c_void_p, ctypes.c_void_p)
 
     def decoded(self, count: int, stands: bool) -> None:
         """Keep what the layers read; read what stands before too many rows wait."""
@@ -235,7 +232,7 @@ class Eagle3:
     def _encode(self, rows: Rows) -> None:
         """The target's rows to g: what the next decode reads its tokens with."""
         count = len(rows)
-        self._features[:count] = rows
+        self._encoder.embd = ctypes.cast(rows.ctypes.data, ctypes.POINTER(ctypes.c_float))
         self._encoder.n_tokens = count
         self._run(self._lib.llama_encode, self._encoder)
         self._states[:count] = self._view(self._extra.rows(self.handle), count, self._width)

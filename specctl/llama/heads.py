@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from specctl.errors import ContextFullError, EngineError
 from specctl.llama import log
-from specctl.llama.api import library
+from specctl.llama.api import library, symbol
 from specctl.llama.cancel import Cancel, CancelledError
 from specctl.llama.context import Context, NativeClock
 from specctl.llama.extras import nextn
@@ -103,9 +103,7 @@ class Heads:
             batch.logits = ctypes.cast(flags.ctypes.data, ctypes.POINTER(ctypes.c_int8))
             made.append(batch)
         self._silent, self._all = made
-        self._get_logits = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(
-            ("llama_get_logits", lib._lib)
-        )
+        self._get_logits: Any = symbol("llama_get_logits", ctypes.c_void_p, ctypes.c_void_p)
 
     # ------------------------------------------------------------ beside the target
 

@@ -13,53 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from specctl.enginefacts import LAYER_TAPS, LAYER_TAPS_LAST
 from specctl.errors import PairError
 from specctl.llama import preflight
 from specctl.llama.api import symbol
 from specctl.llama.extras import layer_inputs, nextn
 from specctl.llama.model import Model
 
-# Architectures whose graphs record what their layers read (llama.cpp 0c1e570); others abort.
-RECORDED = frozenset(
-    (
-        "bailingmoe3",
-        "deepseek4",
-        "gemma4",
-        "gpt-oss",
-        "hunyuan-dense",
-        "hunyuan_vl",
-        "lfm2",
-        "lfm2moe",
-        "llama",
-        "mimo2",
-        "minimax-01",
-        "minimax-m2",
-        "muse-glimmer",
-        "nanbeige",
-        "nemotron_h",
-        "nemotron_h_moe",
-        "qwen3",
-        "qwen35",
-        "qwen35moe",
-        "qwen3moe",
-        "qwen3next",
-        "qwen4exp",
-    )
-)
-# Of these, the ones that also give what leaves the last layer; the rest would give zeros.
-RECORDED_LAST = frozenset(
-    (
-        "bailingmoe3",
-        "gemma4",
-        "gpt-oss",
-        "mimo2",
-        "nemotron_h",
-        "nemotron_h_moe",
-        "qwen35",
-        "qwen35moe",
-        "qwen3next",
-    )
-)
 SPEC_TYPES = {"eagle3": "draft-eagle3", "dflash": "draft-dflash", "dspark": "draft-dspark"}
 _WORDS = {
     "eagle3": "an EAGLE-3 head",
@@ -67,9 +27,8 @@ _WORDS = {
     "dspark": "a DSpark draft",
     "dflash2": "a DFlash2 draft",
 }
-_ARRAY, _INT32_KINDS, _BOOL = 9, (4, 5), 7  # enum gguf_type
+_ARRAY, _INT32_KINDS = 9, (4, 5)  # enum gguf_type
 _I64 = 27  # enum ggml_type
-_BLOCK_SIZE = 16  # llama.cpp's, where a DFlash file does not say
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +36,7 @@ class LayerDraft:
     """A file of this kind. `layers` are those of the target whose input it reads, in its order.
 
     `width` is that of the target it was made for. `borrows_embedding`, `borrows_output`: it decodes
-    with the target's tensors. `block` is the most positions of one pass, 0 for an EAGLE-3 head.
-    `anchor_first`: a block's first row already drafts. `wrong`: why llama.cpp would abort on it.
+    with the target's tensors. `wrong`: why llama.cpp would abort on it.
     """
 
     path: Path
@@ -88,11 +46,6 @@ class LayerDraft:
     n_embd: int
     borrows_embedding: bool
     borrows_output: bool
-    block: int = 0
-    mask: int = -1
-    causal: bool = False
-    anchor_first: bool = False
-    confidence: bool = False
     wrong: str = ""
 
     @property
@@ -131,7 +84,6 @@ class _File:
         c, p = ctypes, ctypes.c_void_p
         self._array_type = symbol("gguf_get_arr_type", c.c_int, p, c.c_int64)
         self._array_data = symbol("gguf_get_arr_data", p, p, c.c_int64)
-        self._flag = symbol("gguf_get_val_bool", c.c_bool, p, c.c_int64)
         self._start = symbol("gguf_get_data_offset", c.c_size_t, p)
         self._offset = symbol("gguf_get_tensor_offset", c.c_size_t, p, c.c_int64)
         self._size = symbol("gguf_get_tensor_size", c.c_size_t, p, c.c_int64)
@@ -141,15 +93,6 @@ class _File:
 
     def number(self, key: str) -> int:
         return preflight.number(self._reader, self._handle, key)
-
-    def has_key(self, key: str) -> bool:
-        return bool(self._reader.find_key(self._handle, key.encode()) >= 0)
-
-    def flag(self, key: str, default: bool) -> bool:
-        at = self._reader.find_key(self._handle, key.encode())
-        if at < 0 or self._flag is None or self._reader.kv_type(self._handle, at) != _BOOL:
-            return default
-        return bool(self._flag(self._handle, at))
 
     def numbers(self, key: str) -> tuple[int, ...]:
         at = self._reader.find_key(self._handle, key.encode())
@@ -166,7 +109,7 @@ class _File:
     def has(self, tensor: str) -> bool:
         return bool(self._reader.find_tensor(self._handle, tensor.encode()) >= 0)
 
-    def largest_id(self, path: Path) -> tuple[int, int] | None:
+    def id_range(self, path: Path) -> tuple[int, int] | None:
         """Smallest and largest entry of `d2t`; None where there is none that is int64."""
         at = self._reader.find_tensor(self._handle, b"d2t")
         if self._reader.tensor_type(self._handle, at) != _I64:
@@ -196,12 +139,6 @@ def _read(file: _File, path: Path) -> LayerDraft | None:
     n_embd = file.number(f"{arch}.embedding_length")
     own_embedding = file.has("token_embd.weight")
     own_output = file.has("output.weight") or (arch == "dflash" and own_embedding)
-    block = 0
-    if arch == "dflash":
-        block = file.number("dflash.block_size")
-        if not file.has_key("dflash.block_size") and kind != "dspark":
-            block = _BLOCK_SIZE
-    has_mask = file.has_key("tokenizer.ggml.mask_token_id")
     return LayerDraft(
         path=path,
         kind=kind,
@@ -210,11 +147,6 @@ def _read(file: _File, path: Path) -> LayerDraft | None:
         n_embd=n_embd,
         borrows_embedding=not own_embedding,
         borrows_output=not own_output,
-        block=block,
-        mask=file.number("tokenizer.ggml.mask_token_id") if has_mask else -1,
-        causal=file.flag("dflash.attention.causal", False),
-        anchor_first=kind == "dspark" and file.flag("dflash.sample_from_anchor", True),
-        confidence=kind == "dspark" and file.has("conf_proj.weight"),
         wrong=_wrong(file, path, arch, own_output),
     )
 
@@ -231,7 +163,7 @@ def _wrong(file: _File, path: Path, arch: str, own_output: bool) -> str:
         return ""
     if not own_output:
         return "it has a vocabulary of its own (d2t), but no output tensor"
-    ids = file.largest_id(path)
+    ids = file.id_range(path)
     if ids is None:
         return "the token ids of its own vocabulary (d2t) are not 64-bit numbers"
     if ids[0] < 0 or ids[1] >= file.vocabulary():
@@ -239,12 +171,12 @@ def _wrong(file: _File, path: Path, arch: str, own_output: bool) -> str:
     return ""
 
 
-def why_not_here(kind: str = "eagle3") -> str:
-    """Why this build runs no such drafts at all; empty where it does."""
+def _why_not_here(draft: LayerDraft) -> str:
+    """Why no such draft runs here, whatever the target; empty where it does."""
+    if draft.kind != "eagle3":
+        return f"{draft.words} is not run here; llama-server runs it"
     if nextn() is None or layer_inputs() is None:
         return "this llama-cpp-python build does not give out what a target's layers read"
-    if kind == "dflash2":
-        return "DFlash2 drafts are not run here; llama-server runs them"
     return ""
 
 
@@ -254,7 +186,7 @@ def check_fits(draft: LayerDraft, target: Model) -> None:
     Raises:
         PairError: the reason, and what to do.
     """
-    why = why_not_here(draft.kind) or _unfit(draft, target)
+    why = _why_not_here(draft) or _unfit(draft, target)
     if why:
         raise PairError(
             f"{draft.path.name} ({draft.words}) cannot draft for {target.path.name}: {why}",
@@ -265,24 +197,19 @@ def check_fits(draft: LayerDraft, target: Model) -> None:
 def _unfit(draft: LayerDraft, target: Model) -> str:
     if draft.wrong:
         return draft.wrong
-    if target.arch not in RECORDED:
+    if target.arch not in LAYER_TAPS:
         return f"llama.cpp does not give out what the layers of {target.arch} read"
     if not draft.layers:
         return "it does not say which layers of a target it reads (target_layers)"
-    if draft.kind == "eagle3" and len(draft.layers) != 3:
+    if len(draft.layers) != 3:
         return f"it reads {len(draft.layers)} layers instead of three"
     for layer in draft.layers:
         if not 0 <= layer <= target.n_layer:
             return f"it reads layer {layer}, the target has {target.n_layer}"
-        last = layer == target.n_layer
-        if last and (draft.kind != "eagle3" or target.arch not in RECORDED_LAST):
+        if layer == target.n_layer and target.arch not in LAYER_TAPS_LAST:
             return f"llama.cpp does not give out what leaves the last layer of {target.arch}"
     if draft.width != target.n_embd:
         return f"it is made for a target {draft.width} wide, this one is {target.n_embd} wide"
     if draft.borrows and draft.n_embd != target.n_embd:
         return f"it is {draft.n_embd} wide and has no embedding or output tensor of its own"
-    if draft.kind == "eagle3":
-        return ""
-    if draft.block < (1 if draft.anchor_first else 2):
-        return f"its block size is {draft.block}"
-    return "" if draft.mask >= 0 else "its vocabulary has no mask token"
+    return ""

@@ -92,7 +92,7 @@ class Trail:
         gone = min(done - self._lag - self.first, self.known)
         if gone > 0:
             left = self.known - gone
-            self._rows[:left] = self._rows[gone : self.known].copy()
+            self._rows[:left] = self._rows[gone : self.known]
             self.first, self.known = self.first + gone, left
 
     def _native(self, layer: int, count: int) -> Rows:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from specctl.enginefacts import AUTO_K_MAX
 from specctl.plan.budget import SPLIT, Budget, Fit, fit, usable_context
 from specctl.plan.catalog import Catalog, Selection
 from specctl.plan.held import held_parts
@@ -26,7 +27,6 @@ SLOW = 8.0  # tok/s; what stays under it is ranked last
 ROOMY_CTX = 16384  # below it agents and long chats run out: a judgement
 SHORT_NGRAM_K = (4, 2)
 UNTESTED = "same family"  # by name; tokens were not compared
-AUTO_K_MAX = 48  # of specctl chat's `auto` where no --k is given
 TWICE = (
     "no snapshots are kept of its recurrent state: a rejected draft costs a second pass, "
     "which no measured figure counts"

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from specctl.enginefacts import MTP_ARCHES
+from specctl.enginefacts import LAYER_TAPS, MTP_ARCHES
 from specctl.errors import ProfileError, UsageError
-from specctl.gguf.arches import LAYER_TAPS
 from specctl.paths import config_dir
 from specctl.plan.profile import (
     IN_PROCESS,

@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from specctl.engine.thinking import ThinkSplitter
 from specctl.errors import SpecctlError
-from specctl.events import Cycle, Finished, FinishReason, PromptDone
+from specctl.events import Cycle, Finished, FinishReason, PromptDone, to_dict
 from specctl.metrics import Totals, add
 from specctl.server.schema import (
     ApiError,
@@ -158,13 +158,13 @@ class _Api:
             yield ": specctl cycles\n\n"
             while True:
                 try:
-                    line = await asyncio.wait_for(listener.lines.get(), _IDLE)
+                    record = await asyncio.wait_for(listener.records.get(), _IDLE)
                 except TimeoutError:
                     yield ": idle\n\n"
                     continue
-                if line is None:
+                if record is None:
                     return
-                yield f"data: {line}\n\n"
+                yield f"data: {json.dumps(to_dict(record))}\n\n"
         finally:
             board.leave(listener)
 

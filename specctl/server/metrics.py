@@ -7,31 +7,30 @@ every cycle, not only when an answer has ended.
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 
-from specctl.events import Cycle, Finished, PromptDone, Record, to_dict
+from specctl.events import Cycle, Finished, PromptDone, Record
 from specctl.metrics import Totals, add
 
 _BEHIND = 1024  # records that a reader of /cycles may be behind before it is let go
 
 
 class Listener:
-    """One reader of `/cycles`: lines of JSON; None is the end."""
+    """One reader of `/cycles`; None is the end."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self.lines: asyncio.Queue[str | None] = asyncio.Queue(_BEHIND + 1)
+        self.records: asyncio.Queue[Record | None] = asyncio.Queue(_BEHIND + 1)
 
-    def offer(self, line: str | None) -> None:
+    def offer(self, record: Record | None) -> None:
         """In the loop's thread. One who reads too slowly is let go, and the engine never waits."""
-        if self.lines.qsize() >= _BEHIND:
-            line = None
-        if not self.lines.full():
-            self.lines.put_nowait(line)
+        if self.records.qsize() >= _BEHIND:
+            record = None
+        if not self.records.full():
+            self.records.put_nowait(record)
 
 
 class Board:
@@ -46,7 +45,7 @@ class Board:
         self.running = 0
         self._began = time.time()
         self._listeners: list[Listener] = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # `close` may come in a signal handler inside `join`
 
     def take(self, record: Record) -> None:
         """Fold one record in, and pass it on."""
@@ -59,14 +58,14 @@ class Board:
         elif isinstance(record, Finished):
             self.finished[record.reason] += 1
         if self._listeners:
-            self._tell(json.dumps(to_dict(record)))
+            self._tell(record)
 
-    def _tell(self, line: str | None) -> None:
+    def _tell(self, record: Record | None) -> None:
         with self._lock:
             listeners = list(self._listeners)
         for one in listeners:
             try:
-                one.loop.call_soon_threadsafe(one.offer, line)
+                one.loop.call_soon_threadsafe(one.offer, record)
             except RuntimeError:  # its loop has ended
                 self.leave(one)
 

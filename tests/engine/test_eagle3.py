@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import gguf
 import numpy as np
 import pytest
 import tiny
@@ -21,11 +22,10 @@ from lossless_kit import (
 import specctl.llama.layerdraft
 from specctl.engine.session import Session, open_session
 from specctl.engine.steptime import CALIBRATION_STEPS, REFRESH_AFTER
+from specctl.enginefacts import LAYER_TAPS, LAYER_TAPS_LAST
 from specctl.errors import ModelError, PairError, UsageError
-from specctl.gguf.arches import LAYER_TAPS, LAYER_TAPS_LAST
 from specctl.llama.api import library
 from specctl.llama.eagle3 import BATCH, Eagle3
-from specctl.llama.layerdraft import RECORDED, RECORDED_LAST
 from specctl.llama.trail import Trail
 from specctl.sampling import law
 from specctl.settings import DraftSettings, EngineSettings, Request, Sampling, SpecSettings
@@ -313,10 +313,30 @@ def test_a_build_without_the_functions_is_told(tiny_models, monkeypatch):
         begin(tiny_models, "clock", "eagle-draft")
 
 
-def test_both_tables_of_architectures_agree():
-    assert RECORDED == LAYER_TAPS
-    assert RECORDED_LAST < RECORDED
-    assert RECORDED_LAST == LAYER_TAPS_LAST
+def test_what_leaves_the_last_layer_is_had_where_layers_are():
+    assert LAYER_TAPS_LAST < LAYER_TAPS
+
+
+@pytest.mark.parametrize(
+    ("tensor", "said"),
+    [
+        (None, "a DFlash draft is not run here"),
+        ("markov_w1.weight", "a DSpark draft is not run here"),
+        ("selector_hidden.weight", "a DFlash2 draft is not run here"),
+    ],
+)
+def test_block_drafts_are_never_opened_as_heads(tiny_models, tmp_path, tensor, said):
+    path = tmp_path / "block.gguf"
+    writer = gguf.GGUFWriter(path, "dflash")
+    writer.add_embedding_length(tiny.EMBD)
+    writer.add_array("dflash.target_layers", [0, 1, 2])
+    writer.add_tensor(tensor or "output.weight", np.zeros((1, 1), np.float32))
+    tiny._close(writer)
+    chosen = EngineSettings(n_ctx=1024, threads=1)
+    with pytest.raises(PairError, match=said):
+        open_session(tiny_models["clock"], path, (spec_of("auto"),), chosen)
+    with pytest.raises(UsageError, match="which draft-simple cannot use"):
+        open_session(tiny_models["clock"], path, (spec_of("draft-simple"),), chosen)
 
 
 # ---------------------------------------------------------------- teeth

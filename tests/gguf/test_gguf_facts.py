@@ -9,6 +9,7 @@ import gguf_families as families
 import gguf_headers as headers
 import pytest
 
+from specctl.enginefacts import LAYER_TAPS
 from specctl.errors import GgufError
 from specctl.gguf.facts import ModelFacts, read_facts
 from specctl.gguf.shape import LayerMemory
@@ -334,5 +335,5 @@ def test_the_list_of_architectures_is_the_installed_engine_s() -> None:
     if engine.architectures is None or "0.3.36" not in engine.version:
         pytest.skip("another build: the list is llama.cpp 0c1e570's")
     assert not arches.KNOWN - engine.architectures - {"clip"}
-    named = set(arches.SLIDING) | arches.RECURRENT | arches.ROLLBACK | arches.LAYER_TAPS
+    named = set(arches.SLIDING) | arches.RECURRENT | arches.ROLLBACK | LAYER_TAPS
     assert named <= arches.KNOWN
