@@ -15,7 +15,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from specctl.bench.report import Verdict, verdict
+from specctl.bench.report import Verdict, joint_noise, verdict
 from specctl.bench.stored import ModelFile, Stored, StoredRow
 from specctl.errors import UsageError
 
@@ -71,7 +71,7 @@ def _pair(a: StoredRow, b: StoredRow) -> Pair:
     if before is None or after is None:
         return Pair(a.workload, a.arm, a, b, None, "no difference shown")
     change = after / before
-    noise = (1 + a.speed.noise) * (1 + b.speed.noise) - 1
+    noise = joint_noise(a.speed.noise, b.speed.noise)
     return Pair(a.workload, a.arm, a, b, change, verdict(change, noise))
 
 

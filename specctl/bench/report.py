@@ -286,7 +286,7 @@ def _assumed_noise(keys: Sequence[str], arm: str, table: Runs) -> float:
             return ONE_RUN_BAND
         paces.append(sum(run.single_seconds for run in runs) / passes)
     drift = max(paces) / min(paces) if min(paces) > 0 else 1.0
-    return (1 + ONE_RUN_BAND) * drift - 1
+    return joint_noise(ONE_RUN_BAND, drift - 1)
 
 
 def repeat_noise(speedups: Sequence[float]) -> float:
@@ -295,6 +295,11 @@ def repeat_noise(speedups: Sequence[float]) -> float:
     t = _T95[min(len(logs) - 1, len(_T95)) - 1]
     half = t * statistics.stdev(logs) / math.sqrt(len(logs))
     return max(NOISE_FLOOR, math.expm1(half))
+
+
+def joint_noise(one: float, other: float) -> float:
+    """Of a ratio of two figures with these noises: both at once, (1 + a)(1 + b) - 1, as a share."""
+    return (1 + one) * (1 + other) - 1
 
 
 def verdict(speedup: float, noise: float) -> Verdict:

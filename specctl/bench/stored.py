@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar, get_args
+from typing import get_args
 
 from specctl import paths
+from specctl.bench.node import Node
 from specctl.bench.report import IdentityCount, PromptSpeed, Speed, Undrafted, Verdict
 from specctl.bench.results import BUSY, SCHEMA
 from specctl.bench.run import PLAIN
 from specctl.errors import UsageError
-from specctl.units import format_bytes, printable
+from specctl.units import format_bytes
 
 MAX_BYTES = 256 * 1024 * 1024  # of a file; 41 prompts × 10 arms × 10 repeats are some 4 MB
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,23 +170,23 @@ def parse(document: object, name: str = "result") -> Stored:
         raise UsageError(f"{name} is not a result of specctl bench", "it has no such schema")
     if document["schema"] != SCHEMA:
         raise UsageError(f"{name} has the schema {document['schema']!r}; this reads {SCHEMA!r}")
-    top = _Node(document, name)
+    top = Node(document, name)
     report = top["report"]
     return Stored(
         specctl=top["specctl"].text(),
         engine=top["engine"].text(),
         date=top["date"].text(),
         wall_seconds=top["wall_seconds"].number(),
-        machine=_plain(top["machine"]),
+        machine=top["machine"].table(),
         threads=top["machine"]["threads"].count(),
         model=_model(top["model"]),
         draft=top["draft"].maybe(_model),
-        settings=_plain(top["settings"]),
-        sampling=_plain(top["sampling"]),
+        settings=top["settings"].table(),
+        sampling=top["sampling"].table(),
         interrupted=top["interrupted"].flag(),
         max_tokens=top["max_tokens"].count(),
         repeats=top["repeats"].count(),
-        arms={one["name"].text(): _plain(one["spec"]) for one in top["arms"].items()},
+        arms={one["name"].text(): one["spec"].table() for one in top["arms"].items()},
         prompts={
             one["prompt"].text(): (one["tokens"].count(), one["tokens_hash"].text())
             for one in top["prompts"].items()
@@ -209,75 +208,11 @@ def parse(document: object, name: str = "result") -> Stored:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Node:
-    """A value that knows its place. Every reader raises UsageError for what is not there."""
-
-    value: object
-    where: str
-
-    def __getitem__(self, key: str) -> _Node:
-        if not isinstance(self.value, dict) or key not in self.value:
-            raise UsageError(f"{self.where} is damaged: no {key!r}")
-        return _Node(self.value[key], f"{self.where}, {key}")
-
-    def _not(self, what: str) -> UsageError:
-        return UsageError(f"{self.where} is damaged: {self.value!r:.60} is not {what}")
-
-    def text(self) -> str:
-        if not isinstance(self.value, str):
-            raise self._not("a text")
-        return printable(self.value)
-
-    def flag(self) -> bool:
-        if not isinstance(self.value, bool):
-            raise self._not("true or false")
-        return self.value
-
-    def count(self) -> int:
-        if isinstance(self.value, bool) or not isinstance(self.value, int) or self.value < 0:
-            raise self._not("a count")
-        return self.value
-
-    def number(self) -> float:
-        value = self.value
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self._not("a number")
-        if abs(value) > 1e15 or not math.isfinite(value):
-            raise self._not("a number that can be")
-        return float(value)
-
-    def rate(self) -> float:
-        """A number above 0."""
-        if (value := self.number()) <= 0:
-            raise self._not("above 0")
-        return value
-
-    def share(self) -> float:
-        if not 0 <= (value := self.number()) <= 1:
-            raise self._not("in 0 … 1")
-        return value
-
-    def maybe(self, read: Callable[[_Node], T]) -> T | None:
-        return None if self.value is None else read(self)
-
-    def items(self) -> list[_Node]:
-        if not isinstance(self.value, list | tuple):
-            raise self._not("a list")
-        return [_Node(one, f"{self.where}[{index}]") for index, one in enumerate(self.value)]
-
-
-def _plain(node: _Node) -> dict[str, object]:
-    if not isinstance(node.value, dict):
-        raise UsageError(f"{node.where} is damaged: not a table")
-    return dict(node.value)
-
-
-def _model(node: _Node) -> ModelFile:
+def _model(node: Node) -> ModelFile:
     return ModelFile(node["file"].text(), node["bytes"].count())
 
 
-def _drafted_at(runs: _Node) -> dict[str, tuple[int, ...]]:
+def _drafted_at(runs: Node) -> dict[str, tuple[int, ...]]:
     sums: dict[str, tuple[int, ...]] = {}
     for run in runs.items():
         arm, counts = run["arm"].text(), run["totals"]["drafted_at"].items()
@@ -286,38 +221,38 @@ def _drafted_at(runs: _Node) -> dict[str, tuple[int, ...]]:
     return sums
 
 
-def _speed(node: _Node) -> Speed:
+def _speed(node: Node) -> Speed:
     said = node["verdict"].text()
     verdict = next((one for one in get_args(Verdict) if one == said), None)
     if verdict is None:
         raise UsageError(f"{node.where} is damaged: {said!r:.60} is not a verdict")
     return Speed(
-        plain_rate=node["plain_rate"].maybe(_Node.rate),
-        rate=node["rate"].maybe(_Node.rate),
-        speedup=node["speedup"].maybe(_Node.rate),
-        low=node["low"].maybe(_Node.rate),
-        high=node["high"].maybe(_Node.rate),
+        plain_rate=node["plain_rate"].maybe(Node.rate),
+        rate=node["rate"].maybe(Node.rate),
+        speedup=node["speedup"].maybe(Node.rate),
+        low=node["low"].maybe(Node.rate),
+        high=node["high"].maybe(Node.rate),
         noise=node["noise"].rate(),
         repeats=node["repeats"].count(),
         verdict=verdict,
     )
 
 
-def _row(node: _Node) -> StoredRow:
+def _row(node: Node) -> StoredRow:
     identity = node["identity"]
     return StoredRow(
-        workload=node["workload"].maybe(_Node.text),
+        workload=node["workload"].maybe(Node.text),
         arm=node["arm"].text(),
         prompts=node["prompts"].count(),
         speed=_speed(node),
-        acceptance_rate=node["acceptance_rate"].maybe(_Node.share),
-        accepted_per_cycle=node["accepted_per_cycle"].maybe(_Node.number),
-        tokens_per_pass=node["tokens_per_pass"].maybe(_Node.number),
+        acceptance_rate=node["acceptance_rate"].maybe(Node.share),
+        accepted_per_cycle=node["accepted_per_cycle"].maybe(Node.number),
+        tokens_per_pass=node["tokens_per_pass"].maybe(Node.number),
         acceptance_by_position=tuple(one.share() for one in node["acceptance_by_position"].items()),
-        coverage=node["coverage"].maybe(_Node.share),
-        draft_share=node["draft_share"].maybe(_Node.share),
-        verify_share=node["verify_share"].maybe(_Node.share),
-        break_even=node["break_even"].maybe(_Node.number),
+        coverage=node["coverage"].maybe(Node.share),
+        draft_share=node["draft_share"].maybe(Node.share),
+        verify_share=node["verify_share"].maybe(Node.share),
+        break_even=node["break_even"].maybe(Node.number),
         plain_ttft=node["plain_ttft"].number(),
         ttft=node["ttft"].number(),
         identity=IdentityCount(
@@ -326,7 +261,7 @@ def _row(node: _Node) -> StoredRow:
     )
 
 
-def _undrafted(node: _Node) -> Undrafted:
+def _undrafted(node: Node) -> Undrafted:
     reasons = []
     for one in node["reasons"].items():
         pair = one.items()
@@ -334,7 +269,7 @@ def _undrafted(node: _Node) -> Undrafted:
             raise UsageError(f"{one.where} is damaged: not a reason and its count")
         reasons.append((pair[0].text(), pair[1].count()))
     return Undrafted(
-        node["workload"].maybe(_Node.text),
+        node["workload"].maybe(Node.text),
         node["arm"].text(),
         node["cycles"].count(),
         tuple(reasons),

@@ -16,9 +16,16 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from specctl.bench.report import IdentityCount, Runs, Speed, Verdict, speed, verdict
+from specctl.bench.report import (
+    IdentityCount,
+    Runs,
+    Speed,
+    Verdict,
+    joint_noise,
+    speed,
+    verdict,
+)
 from specctl.bench.run import PLAIN, WARM_UP_TOKENS, Arm
-from specctl.bench.workloads import QUICK, Prompt
 from specctl.metrics import Totals
 from specctl.settings import DraftSettings, SpecSettings
 
@@ -114,16 +121,6 @@ def variants(leader: Candidate) -> tuple[Candidate, ...]:
     if leader.spec.types != ("auto",):
         return (other,)
     return (other, replace(leader, name="auto without the draft", draft=False, core=False))
-
-
-def spread(prompts: Iterable[Prompt]) -> tuple[Prompt, ...]:
-    """Round after round one of each family, so that the first few are as unlike as can be."""
-    prompts = tuple(prompts)
-    rank = {family: place for place, family in enumerate(QUICK)}
-    families = sorted(dict.fromkeys(p.family for p in prompts), key=lambda f: rank.get(f, 99))
-    piles = [[p for p in prompts if p.family == family] for family in families]
-    most = max(map(len, piles), default=0)
-    return tuple(pile[n] for n in range(most) for pile in piles if n < len(pile))
 
 
 # ---------------------------------------------------------------- what it costs
@@ -299,7 +296,7 @@ def apart(one: Standing, other: Standing) -> Speed:
         }
         return speed(one.prompts, one.name, table)
     change = one.speedup / other.speedup
-    noise = (1 + one.speed.noise) * (1 + other.speed.noise) - 1
+    noise = joint_noise(one.speed.noise, other.speed.noise)
     return replace(
         one.speed, speedup=change, low=None, high=None, noise=noise, verdict=verdict(change, noise)
     )

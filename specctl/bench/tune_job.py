@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Generator, Iterable, Sequence
 
 from specctl.bench.conduct import Opener
-from specctl.bench.report import ONE_RUN_BAND, Runs, speed, verdict
+from specctl.bench.report import ONE_RUN_BAND, Runs, joint_noise, speed, verdict
 from specctl.bench.run import PLAIN, Run
 from specctl.bench.tune import (
     FIRST_SHARE,
@@ -18,6 +18,7 @@ from specctl.bench.tune import (
     REPEATS,
     THREADS_SHARE,
     Candidate,
+    Size,
     Standing,
     better_half,
     choose,
@@ -28,12 +29,10 @@ from specctl.bench.tune import (
     with_k,
 )
 from specctl.bench.tune_k import suggested_k
+from specctl.bench.tune_lines import COUNTING, Stage
 from specctl.bench.tune_round import THREAD_TOKENS, Rounds
-from specctl.bench.tune_state import Stage, State
+from specctl.bench.tune_state import State
 from specctl.bench.tune_steps import Answer, Began, Job, Said, Step, Steps
-from specctl.bench.workloads import Prompt
-
-COUNTING = Prompt("threads", "count", "Count from one to one hundred, in words.")
 
 
 def tune(job: Job, opener: Opener, state: State) -> Steps:
@@ -112,7 +111,7 @@ class _Search:
             against = speed((COUNTING.key,), "more", table)
             change = against.speedup or 1.0
             # They did not take turns: what the machine did in between is in neither's spread.
-            noise = (1 + against.noise) * (1 + ONE_RUN_BAND) - 1
+            noise = joint_noise(against.noise, ONE_RUN_BAND)
             if verdict(change, noise) == "faster" and change > gain:
                 best, gain = count, change
             tried.append(
@@ -136,11 +135,7 @@ class _Search:
             FIRST_SHARE * self.rounds.left,
             self.job.max_tokens,
         )
-        self.rounds.later = max(0.0, self.rounds.left - size.seconds)
-        stage = Stage(
-            "first", _names(size.candidates), size.prompts, 1, size.tokens, self.rounds.threads
-        )
-        standings = yield from self.rounds.measure(stage, every, size.seconds)
+        standings = yield from self._round("first", size, every)
         tried = {s.name for s in standings}
         skipped = [one.name for one in every if one.name not in tried]
         if skipped:
@@ -194,16 +189,7 @@ class _Search:
                 (1,),
             )
             if size is not None and size.prompts >= self.rounds.prompts:
-                self.rounds.later = max(0.0, self.rounds.left - size.seconds)
-                stage = Stage(
-                    "half",
-                    _names(some),
-                    size.prompts,
-                    size.repeats,
-                    size.tokens,
-                    self.rounds.threads,
-                )
-                return (yield from self.rounds.measure(stage, some, size.seconds))
+                return (yield from self._round("half", size, some))
         return first
 
     def _final(self, before: list[Standing]) -> Generator[Step, None, list[Standing]]:
@@ -213,9 +199,9 @@ class _Search:
         some = [s.candidate for s in finalists(self._clean(before))]
         if not some:
             return before
-        self.rounds.later = 0.0
         stage = self.rounds.planned
         if stage is not None:
+            self.rounds.later = 0.0
             return (yield from self.rounds.measure(stage, some, None))
         room = (self.rounds.pace(), self.rounds.has_draft, self.rounds.left, self.rounds.tokens)
         size = later_size(some, *room, REPEATS) or later_size(some, *room, (1,))
@@ -225,11 +211,14 @@ class _Search:
                 "surer)"
             )
             return before
-        stage = Stage(
-            "final", _names(some), size.prompts, size.repeats, size.tokens, self.rounds.threads
-        )
-        return (yield from self.rounds.measure(stage, some, size.seconds))
+        return (yield from self._round("final", size, some))
 
-
-def _names(some: Iterable[Candidate]) -> tuple[str, ...]:
-    return tuple(one.name for one in some)
+    def _round(
+        self, name: str, size: Size, every: Sequence[Candidate]
+    ) -> Generator[Step, None, list[Standing]]:
+        """Measure a round of this size; after the last one there is none to keep time for."""
+        left = self.rounds.left - size.seconds
+        self.rounds.later = 0.0 if name == "final" else max(0.0, left)
+        names = tuple(one.name for one in size.candidates)
+        stage = Stage(name, names, size.prompts, size.repeats, size.tokens, self.rounds.threads)
+        return (yield from self.rounds.measure(stage, every, size.seconds))

@@ -18,7 +18,8 @@ from specctl.bench.report import grouped, summarise
 from specctl.bench.results import Outcome
 from specctl.bench.run import PLAIN, Arm, BenchPlan, Run, RunDone
 from specctl.bench.tune import Candidate, Group, Pace, Standing, by_session
-from specctl.bench.tune_state import Stage, State
+from specctl.bench.tune_lines import Stage
+from specctl.bench.tune_state import State
 from specctl.bench.tune_steps import (
     Disqualified,
     Job,
@@ -74,6 +75,7 @@ class Rounds:
 
     def alone(self, stage: Stage, prompt: Prompt) -> Generator[Step, None, list[Run]]:
         """Plain decoding with the threads of `stage`; those in force stay."""
+        self.state.check_alone(self._at, stage)
         self.threads, before = stage.threads, self.threads
         number = yield from self._begin(stage, None, 1)
         group: Group = (False, "f16")
@@ -90,6 +92,7 @@ class Rounds:
     ) -> Generator[Step, None, list[Standing]]:
         """Measure it, or take what is there; the standings, fastest first."""
         if self.planned is not None:
+            self.state.check_stage(self._at, [one.name for one in every], self.job.threads)
             stage = self.planned
             self.threads = stage.threads
         by_name = {one.name: one for one in every}
@@ -117,6 +120,7 @@ class Rounds:
         if number == len(self.state.stages):
             self.state.add_stage(stage)
         self._at += 1
+        self.state.check_groups(number, groups)
         known = sum(len(self.state.part(number, group).runs) for group in range(groups))
         yield StageBegan(stage, seconds, stage.runs(groups), known)
         return number
@@ -131,6 +135,7 @@ class Rounds:
         prompts: tuple[Prompt, ...],
     ) -> Generator[Step, None, tuple[list[Run], Mapping[Any, Identity]]]:
         part = self.state.part(number, index)
+        self.state.check_arms(number, index, [arm.name for arm in arms])
         if part.identities is not None:
             return part.runs, part.identities
         plan = self._plan(group, arms, stage, prompts)

@@ -1,8 +1,9 @@
 """What a search for the best settings has measured so far, kept while it is measured.
 
 One JSON object a line, appended as soon as it is known: the head (what is searched; another head is
-another search), stages as they are planned, runs, and what was found of their texts. A line that
-was cut off by a kill is dropped; `seconds` of the lines add up to what the search has cost.
+another search), stages as they are planned, runs, and what was found of their texts. A last line
+that was cut off by a kill is dropped; any other line that cannot be is refused by its number.
+`seconds` of the lines add up to what the search has cost.
 """
 
 from __future__ import annotations
@@ -15,31 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from specctl.bench import tune_lines as lines
 from specctl.bench.identity import Identity
-from specctl.bench.run import Pass, Run, RunKey
+from specctl.bench.node import Node
+from specctl.bench.run import PLAIN, Run, RunKey
+from specctl.bench.tune_lines import COUNTING, Stage
 from specctl.bench.workloads import Prompt
-from specctl.errors import SpecctlError
-from specctl.metrics import Totals
+from specctl.errors import SpecctlError, UsageError
 from specctl.paths import write_whole
 
 SCHEMA = "specctl-tune/1"
 Clock = Callable[[], float]
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """One round of the search: these candidates on the first `prompts` prompts."""
-
-    name: str
-    candidates: tuple[str, ...]
-    prompts: int
-    repeats: int
-    max_tokens: int
-    threads: int
-
-    def runs(self, groups: int = 1) -> int:
-        """Runs that count; plain is measured once in each group."""
-        return (len(self.candidates) + groups) * self.prompts * self.repeats
 
 
 @dataclass(slots=True)
@@ -51,7 +38,11 @@ class Part:
 
 
 class State:
-    """The file of one search. Nothing is written before something is known."""
+    """The file of one search. Nothing is written before something is known.
+
+    Raises:
+        SpecctlError: a line of this search's file that cannot be; names the line and the value.
+    """
 
     def __init__(
         self,
@@ -67,16 +58,13 @@ class State:
         self.seconds = 0.0
         self.replaced = False  # the file held another search
         self._parts: dict[tuple[int, int], Part] = {}
+        self._at: dict[object, int] = {}  # what was read → the number of its line
         self._head = {"schema": SCHEMA, **json.loads(json.dumps(head))}
         self._prompts = {prompt.key: prompt for prompt in prompts}
         self._clock, self._mark = clock, clock()
-        lines = [] if fresh else self._read()
-        known = bool(lines) and lines[0] == self._head
-        self.replaced = bool(lines) and not known
-        good = self._take(lines[1:]) if known else 0
-        self._begun = known
-        if known:  # without what was cut off
-            write_whole(self.path, "".join(map(_line, lines[: good + 1])))
+        self._begun = False
+        if not fresh:
+            self._read()
 
     @property
     def runs(self) -> int:
@@ -102,7 +90,7 @@ class State:
     def add_run(self, stage: int, group: int, run: Run) -> None:
         """One more run."""
         self.part(stage, group).runs.append(run)
-        self._append({"kind": "run", "stage": stage, "group": group, "run": _run_out(run)})
+        self._append({"kind": "run", "stage": stage, "group": group, "run": lines.run_out(run)})
 
     def add_identities(self, stage: int, group: int, found: Mapping[RunKey, Identity]) -> None:
         """All runs of a group are done and their texts compared."""
@@ -118,90 +106,149 @@ class State:
         now = self._clock()
         took, self._mark = now - self._mark, now
         self.seconds += took
-        lines = [{**line, "seconds": round(took, 4)}]
+        new = [{**line, "seconds": round(took, 4)}]
         if not self._begun:
-            lines.insert(0, self._head)
+            new.insert(0, self._head)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("a" if self._begun else "w", encoding="utf-8") as f:
-                f.writelines(_line(one) for one in lines)
+                f.writelines(lines.dump(one) for one in new)
             self._begun = True
         except OSError as error:
             raise SpecctlError(f"cannot write {self.path}: {error.strerror}") from error
 
     # ------------------------------------------------------------ reading
 
-    def _read(self) -> list[dict[str, Any]]:
-        """Whole lines only."""
+    def _read(self) -> None:
+        """All of the file where it is of this search; without what was cut off at its end."""
         try:
             text = self.path.read_text(encoding="utf-8")
         except FileNotFoundError:
-            return []
+            return
         except (OSError, UnicodeDecodeError):
-            return [{}]
-        lines = []
-        for line in text.split("\n"):
-            if not line:
-                continue
-            try:
-                data = json.loads(line)
-            except ValueError:
-                break
-            if not isinstance(data, dict):
-                break
-            lines.append(data)
-        empty: dict[str, Any] = {}
-        return lines or [empty]
+            self.replaced = True
+            return
+        rows = text.split("\n")
+        if _json(rows[0]) != self._head:
+            self.replaced = bool(text.strip())
+            return
+        cut = rows[-1] != "" and _json(rows[-1]) is None
+        for number, row in enumerate(rows[1 : len(rows) - cut], 2):
+            if row.strip():
+                self._take(row, number)
+        self._begun = True
+        kept = text[: len(text) - len(rows[-1])] if cut else text
+        kept += "" if kept.endswith("\n") else "\n"
+        if kept != text:
+            write_whole(self.path, kept)
 
-    def _take(self, lines: Sequence[dict[str, Any]]) -> int:
-        """How many lines could be used: up to the first that is damaged."""
-        for index, line in enumerate(lines):
-            try:
-                self._take_one(line)
-            except (KeyError, TypeError, ValueError, AttributeError, IndexError):
-                return index
-        return len(lines)
+    def _take(self, row: str, number: int) -> None:
+        where = f"{self.path}, line {number}"
+        line = _json(row)
+        if line is None:
+            raise _refused(f"{where} is damaged: not a JSON object")
+        try:
+            self._take_one(Node(line, where), number)
+        except UsageError as error:
+            raise _refused(error.message) from error
 
-    def _take_one(self, line: dict[str, Any]) -> None:
-        seconds = float(line["seconds"])
-        if line["kind"] == "lengths":
-            self.lengths = tuple(map(int, line["lengths"]))
-        elif line["kind"] == "stage":
-            values = line["stage"]
-            self.stages.append(Stage(**{**values, "candidates": tuple(values["candidates"])}))
-        elif line["kind"] == "run":
-            run = _run_in(line["run"], self._prompts)
-            self.part(int(line["stage"]), int(line["group"])).runs.append(run)
-        elif line["kind"] == "texts":
-            self.part(int(line["stage"]), int(line["group"])).identities = {
-                (prompt, arm, repeat): Identity(**values)
-                for prompt, arm, repeat, values in line["texts"]
-            }
+    def _take_one(self, line: Node, number: int) -> None:
+        seconds = line["seconds"].amount()
+        kind, stages = lines.kind_of(line), tuple(self.stages)
+        if kind == "lengths":
+            self._once(line, "lengths", number)
+            self.lengths = lines.lengths_in(line["lengths"], len(self._prompts))
+        elif kind == "stage":
+            self._at["stage", len(stages)] = number
+            self.stages.append(lines.stage_in(line["stage"], stages, len(self._prompts)))
         else:
-            raise ValueError(line["kind"])
+            place = lines.place_in(line, stages)
+            stage, prompts = stages[place[0]], {**self._prompts, COUNTING.key: COUNTING}
+            if kind == "run":
+                run = lines.run_in(line["run"], stage, prompts)
+                self._once(line, (*place, run.key), number)
+                self.part(*place).runs.append(run)
+            else:
+                self._once(line, (*place, "texts"), number)
+                self._take_texts(line["texts"], place, stage, prompts)
         self.seconds += seconds
 
+    def _take_texts(
+        self, node: Node, place: tuple[int, int], stage: Stage, prompts: Mapping[str, Prompt]
+    ) -> None:
+        """They are written when every run is there, and of every run that is not plain's."""
+        part = self.part(*place)
+        found = [lines.key_in(one, stage, prompts) for one in node.items()]
+        part.identities = dict(found)
+        runs = {run.key for run in part.runs}
+        arms = {PLAIN, *(arm for _, arm, _ in runs)}
+        due = stage.prompts * stage.repeats
+        short = [one for one in arms if sum(arm == one for _, arm, _ in runs) != due]
+        if short:
+            raise UsageError(f"{node.where} is damaged: runs of {', '.join(short)} are missing")
+        drafted = {key for key in runs if key[1] != PLAIN}
+        if len(found) != len(drafted) or set(part.identities) != drafted:
+            raise UsageError(f"{node.where} is damaged: not one text for each run before it")
 
-def _line(data: Mapping[str, Any]) -> str:
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n"
+    def _once(self, line: Node, what: object, number: int) -> None:
+        if what in self._at:
+            raise UsageError(f"{line.where} is damaged: line {self._at[what]} holds the same")
+        self._at[what] = number
+
+    # ------------------------------------------------------------ what the search knows of it
+
+    def check_alone(self, index: int, stage: Stage) -> None:
+        """A planned round of threads must be the one that is due. Raises SpecctlError."""
+        if index < len(self.stages) and self.stages[index] != stage:
+            due = f"{stage.repeats} × {stage.max_tokens} tokens with {stage.threads} threads"
+            raise self._damaged(("stage", index), f"plain decoding, {due} is due")
+
+    def check_stage(self, index: int, allowed: Iterable[str], threads: Iterable[int]) -> None:
+        """A planned stage must be of candidates that are tried there, with threads that were.
+
+        Raises:
+            SpecctlError: it is not; names the line.
+        """
+        stage = self.stages[index]
+        for name in sorted(set(stage.candidates).difference(allowed)):
+            raise self._damaged(("stage", index), f"{name!r:.60} is no candidate of this round")
+        if stage.threads not in threads:
+            raise self._damaged(("stage", index), f"{stage.threads} threads are not tried here")
+
+    def check_groups(self, index: int, count: int) -> None:
+        """No run may be of a group beyond the stage's. Raises SpecctlError."""
+        for (stage, group), part in self._parts.items():
+            if stage == index and group >= count and part.runs:
+                at = (stage, group, part.runs[0].key)
+                raise self._damaged(at, f"group {group} of {count}, counted from 0")
+
+    def check_arms(self, index: int, group: int, arms: Iterable[str]) -> None:
+        """Known runs of a group must be of its arms, all of them once their texts are there.
+
+        Raises:
+            SpecctlError: they are not; names the line.
+        """
+        part, due = self.part(index, group), {PLAIN, *arms}
+        for run in part.runs:
+            if run.arm not in due:
+                said = f"{run.arm!r:.60} is not in group {group} of its stage"
+                raise self._damaged((index, group, run.key), said)
+        missing = due.difference(run.arm for run in part.runs)
+        if part.identities is not None and missing:
+            said = f"no runs of {', '.join(sorted(missing))} are before it"
+            raise self._damaged((index, group, "texts"), said)
+
+    def _damaged(self, what: object, why: str) -> SpecctlError:
+        return _refused(f"{self.path}, line {self._at.get(what, '?')} is damaged: {why}")
 
 
-def _run_out(run: Run) -> dict[str, Any]:
-    return {**dataclasses.asdict(run), "prompt": run.prompt.key}
+def _json(row: str) -> dict[str, Any] | None:
+    try:
+        data = json.loads(row)
+    except (ValueError, RecursionError):
+        return None
+    return data if isinstance(data, dict) else None
 
 
-def _run_in(data: dict[str, Any], prompts: Mapping[str, Prompt]) -> Run:
-    totals: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in data["totals"].items()
-    }
-    changed = {
-        "prompt": prompts[data["prompt"]],
-        "totals": Totals(**totals),
-        "tokens": tuple(data["tokens"]),
-        "prompt_tokens": tuple(data["prompt_tokens"]),
-        "passes": tuple(Pass(tuple(p["drafted"]), p["emitted"]) for p in data["passes"]),
-        "undrafted": tuple((reason, count) for reason, count in data["undrafted"]),
-        "notes": tuple(data["notes"]),
-    }
-    return Run(**{**data, **changed})
+def _refused(message: str) -> SpecctlError:
+    return SpecctlError(message, "mend that line or take it out, or start over with --fresh")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from specctl.bench.identity import Identity
 from specctl.bench.tune import Candidate, Choice, Standing
-from specctl.bench.tune_state import Stage
+from specctl.bench.tune_lines import Stage
 from specctl.bench.workloads import Prompt
 from specctl.errors import UsageError
 from specctl.settings import EngineSettings, Sampling

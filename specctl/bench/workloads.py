@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -67,8 +67,9 @@ def load(families: Iterable[str] = FAMILIES) -> tuple[Prompt, ...]:
     return tuple(prompts)
 
 
-def quick(prompts: Sequence[Prompt]) -> tuple[Prompt, ...]:
-    """Three prompts, of as many families as there are: first the first of each family."""
+def in_turns(prompts: Iterable[Prompt]) -> tuple[Prompt, ...]:
+    """Round after round one of each family, so that the first few are as unlike as can be."""
+    prompts = tuple(prompts)
     rank = {family: place for place, family in enumerate(QUICK)}
     families = sorted(
         dict.fromkeys(prompt.family for prompt in prompts),
@@ -76,8 +77,12 @@ def quick(prompts: Sequence[Prompt]) -> tuple[Prompt, ...]:
     )
     by_family = [[p for p in prompts if p.family == family] for family in families]
     deepest = max((len(group) for group in by_family), default=0)
-    rounds = [group[i] for i in range(deepest) for group in by_family if i < len(group)]
-    return tuple(rounds[:3])
+    return tuple(group[i] for i in range(deepest) for group in by_family if i < len(group))
+
+
+def quick(prompts: Iterable[Prompt]) -> tuple[Prompt, ...]:
+    """Three prompts, of as many families as there are."""
+    return in_turns(prompts)[:3]
 
 
 def read_file(path: Path) -> tuple[Prompt, ...]:

@@ -136,11 +136,9 @@ def _show(name: str | None) -> None:
 
 def _prompts(file: Path | None, families: list[str] | None) -> tuple[workloads.Prompt, ...]:
     """A file's prompts, the families asked for, or one after the other of all."""
-    from specctl.bench.tune import spread
-
     own = workloads.read_file(file) if file else ()
     built_in = workloads.load(families or workloads.FAMILIES) if families or not file else ()
-    return spread((*own, *built_in))
+    return workloads.in_turns((*own, *built_in))
 
 
 def _check(minutes: float, max_tokens: int | None) -> None:
@@ -243,7 +241,6 @@ def _candidates(
 
 
 def _state(names: Names, job: Job, fresh: bool) -> State:
-    from specctl.bench.tune_job import COUNTING
     from specctl.bench.tune_state import State
 
     head: dict[str, Any] = {
@@ -264,7 +261,7 @@ def _state(names: Names, job: Job, fresh: bool) -> State:
         / "tune"
         / profiles.path_of(names.id).name.replace(profiles.SUFFIX, ".jsonl")
     )
-    return State(path, head, (*job.prompts, COUNTING), fresh=fresh)
+    return State(path, head, job.prompts, fresh=fresh)
 
 
 def _file(path: Path) -> list[object]:

@@ -3,136 +3,23 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_bench import STEP, Cost, FakeSession
+from fake_bench import STEP, Cost
+from tune_kit import ALONE, PAIR, Machine, job, prompts, search, state, times, winner
 
 from specctl.bench.report import verdict
-from specctl.bench.tune import (
-    Candidate,
-    Pace,
-    Standing,
-    apart,
-    candidates,
-    choose,
-    first_size,
-    later_size,
-    spread,
-    variants,
-)
-from specctl.bench.tune_job import COUNTING, tune
+from specctl.bench.tune import Standing, apart, candidates, choose, variants
+from specctl.bench.tune_job import tune
 from specctl.bench.tune_k import suggested_k
-from specctl.bench.tune_state import State
-from specctl.bench.tune_steps import Answer, Disqualified, Job, Ran, Said, StageBegan, Step
-from specctl.bench.workloads import Prompt
+from specctl.bench.tune_steps import Disqualified, Said, StageBegan
+from specctl.bench.workloads import Prompt, in_turns
 from specctl.errors import UsageError
-from specctl.settings import EngineSettings, Request, Sampling, SpecSettings
 
 pytest.importorskip("numpy")
-
-PAIR = candidates(("draft-simple",), ("draft-simple",))
-ALONE = candidates((), ())
-SLOW = Cost(k=3, accepted=0, t_d=0.002, t_v=0.018)
-
-
-def times(speedup: float, k: int = 4, accepted: int = 3) -> Cost:
-    """An arm that is this much faster than plain decoding."""
-    return Cost(k=k, accepted=accepted, t_v=(accepted + 1) * STEP / speedup)
-
-
-@dataclass
-class Machine:
-    """Opens scripted sessions and keeps the time. `speeds` by candidate, `threads` by number;
-    `noise` multiplies the seconds of each generation; `stop_at`: Ctrl-C in that one.
-    """
-
-    speeds: dict[str, Cost] = field(default_factory=dict)
-    threads: dict[int, float] = field(default_factory=dict)
-    noise: Callable[[int], float] = lambda n: 1.0
-    texts: Callable[[tuple[int, ...], tuple[str, ...]], tuple[int, ...]] | None = None
-    stop_at: int | None = None
-    now: float = 0.0
-    generated: int = 0
-    opened: list[tuple[bool, str, int | None]] = field(default_factory=list)
-
-    def clock(self) -> float:
-        return self.now
-
-    def open(
-        self, model: Path, draft: Path | None, specs: Sequence[SpecSettings], settings: Any
-    ) -> FakeSession:
-        self.opened.append((draft is not None, settings.draft.kv_type_k, settings.threads))
-        slow = 1 / self.threads.get(settings.threads, 1.0)
-        return Scripted(self, slow)
-
-
-class Scripted(FakeSession):
-    def __init__(self, machine: Machine, slow: float) -> None:
-        super().__init__(
-            texts=machine.texts, pace=lambda n: slow * machine.noise(machine.generated)
-        )
-        self.machine = machine
-        self.rows = lambda tokens, batch: [0.0] * 1200
-
-    def generate(self, request: Request) -> Iterator[Any]:
-        machine, spec = self.machine, self.spec
-        if machine.stop_at is not None and machine.generated >= machine.stop_at:
-            raise KeyboardInterrupt
-        name = ",".join(spec.types) + (f" k={spec.k}" if spec.k else "")
-        if len(spec.types) > 1:
-            name += f" n-max={spec.draft.n_max}"
-        self.costs = {
-            spec.types: machine.speeds.get(name, SLOW if spec.types != ("none",) else Cost())
-        }
-        for record in super().generate(request):
-            yield record
-        machine.generated += 1
-        machine.now += record.seconds
-
-
-def prompts(count: int = 4) -> tuple[Prompt, ...]:
-    return tuple(Prompt(("code-edit", "chat")[n % 2], f"p{n}", f"prompt {n}") for n in range(count))
-
-
-def job(tmp_path: Path, some: Sequence[Candidate] = PAIR, **changes: Any) -> Job:
-    for name in ("target.gguf", "draft.gguf"):
-        (tmp_path / name).write_bytes(b"GGUF")
-    drafted = any(one.draft for one in some)
-    values: dict[str, Any] = {
-        "model": tmp_path / "target.gguf",
-        "draft": tmp_path / "draft.gguf" if drafted else None,
-        "candidates": tuple(some),
-        "methods": ("draft-simple",) if drafted else (),
-        "prompts": prompts(),
-        "settings": EngineSettings(),
-        "sampling": Sampling(),
-        "threads": (2,),
-        "minutes": 10.0,
-        "max_tokens": 32,
-        **changes,
-    }
-    return Job(**values)
-
-
-def state(tmp_path: Path, what: Job, machine: Machine, head: Any = "the same") -> State:
-    every = (*what.prompts, COUNTING)
-    return State(tmp_path / "tune" / "state.jsonl", {"head": head}, every, machine.clock)
-
-
-def search(tmp_path: Path, machine: Machine, what: Job | None = None) -> tuple[Answer, list[Step]]:
-    what = what or job(tmp_path)
-    steps = list(tune(what, machine.open, state(tmp_path, what, machine)))
-    last = steps[-1]
-    assert isinstance(last, Answer)
-    return last, steps
-
-
-def winner(answer: Answer) -> str | None:
-    return answer.choice.winner.name if answer.choice.winner else None
 
 
 # ---------------------------------------------------------------- what is kept
@@ -337,123 +224,6 @@ def test_suggested_k_needs_two_arms_and_may_say_none(tmp_path: Path) -> None:
     assert suggested_k("draft-simple", some) is None
 
 
-# ---------------------------------------------------------------- stopped, and gone on with
-
-
-@pytest.mark.parametrize("stop_at", [1, 6, 13, 20, 40, 70, 100, 150])
-def test_stopped_anywhere_it_goes_on_to_the_same_answer(tmp_path: Path, stop_at: int) -> None:
-    speeds = {"auto": times(1.3), "draft-simple k=4": times(1.4), "ngram-cache": times(1.1)}
-    what = job(tmp_path, threads=(2, 1))
-    whole, steps = search(tmp_path / "whole", Machine(dict(speeds)), what)
-    machine = Machine(dict(speeds), stop_at=stop_at)
-    with pytest.raises(KeyboardInterrupt):
-        list(tune(what, machine.open, state(tmp_path, what, machine)))
-    kept = state(tmp_path, what, machine)
-    machine.stop_at = None
-    before, runs = machine.generated, kept.runs
-    again = list(tune(what, machine.open, kept))
-    answer = again[-1]
-    assert isinstance(answer, Answer)
-    assert winner(answer) == winner(whole)
-    assert answer.choice.reasons == whole.choice.reasons
-    assert answer.runs == whole.runs
-    done = sum(isinstance(step, Ran) for step in again)
-    assert done == sum(isinstance(step, Ran) for step in steps) - runs
-    assert before < machine.generated
-
-
-def test_stopped_twice_nothing_is_measured_twice(tmp_path: Path) -> None:
-    what = job(tmp_path, minutes=1.0)
-    machine = Machine({"auto": times(1.3)})
-    for stop_at in (22, 50):
-        machine.stop_at = stop_at
-        with pytest.raises(KeyboardInterrupt):
-            list(tune(what, machine.open, state(tmp_path, what, machine)))
-    kept = state(tmp_path, what, machine)
-    keys = [(place, run.key) for place, part in kept._parts.items() for run in part.runs]
-    assert len(keys) == len(set(keys)) > 10
-
-
-def test_another_search_starts_anew_and_says_so(tmp_path: Path) -> None:
-    what = job(tmp_path)
-    machine = Machine(stop_at=14)
-    with pytest.raises(KeyboardInterrupt):
-        list(tune(what, machine.open, state(tmp_path, what, machine)))
-    assert state(tmp_path, what, machine).runs
-    other = state(tmp_path, what, machine, head="another")
-    assert (other.runs, other.replaced) == (0, True)
-
-
-@pytest.mark.parametrize("cut", [1, 5, 40, 400])
-def test_a_file_that_was_cut_off_is_used_up_to_there(tmp_path: Path, cut: int) -> None:
-    what = job(tmp_path)
-    machine = Machine({"ngram-suffix": times(1.4)}, stop_at=25)
-    with pytest.raises(KeyboardInterrupt):
-        list(tune(what, machine.open, state(tmp_path, what, machine)))
-    file = tmp_path / "tune" / "state.jsonl"
-    text = file.read_text(encoding="utf-8")
-    file.write_text(text[:-cut], encoding="utf-8")
-    machine.stop_at = None
-    kept = state(tmp_path, what, machine)
-    assert kept.runs > 0
-    answer = list(tune(what, machine.open, kept))[-1]
-    assert isinstance(answer, Answer)
-    assert winner(answer) == "ngram-suffix"
-    assert all(line.startswith("{") for line in file.read_text(encoding="utf-8").splitlines())
-
-
-def test_what_is_no_state_at_all_is_replaced(tmp_path: Path) -> None:
-    file = tmp_path / "tune" / "state.jsonl"
-    file.parent.mkdir()
-    file.write_bytes(b"\xff\xfe nonsense")
-    what = job(tmp_path)
-    assert state(tmp_path, what, Machine()).replaced
-
-
-# ---------------------------------------------------------------- what it may cost
-
-
-@pytest.mark.parametrize("minutes", [0.5, 1.0, 3.0, 10.0])
-@pytest.mark.parametrize("slow", [0.2, 1.0, 5.0])
-def test_the_budget_is_kept(tmp_path: Path, minutes: float, slow: float) -> None:
-    machine = Machine({"auto": times(1.3), "ngram-suffix": times(1.2)}, noise=lambda n: slow)
-    what = job(tmp_path, minutes=minutes, prompts=prompts(8), max_tokens=None)
-    answer, steps = search(tmp_path, machine, what)
-    assert machine.now <= minutes * 60 * 1.1
-    assert answer.seconds == pytest.approx(machine.now, rel=0.02)
-    used = answer.seconds / (minutes * 60)
-    most = any(
-        s.stage.prompts == 8 and s.stage.repeats == 5 for s in steps if isinstance(s, StageBegan)
-    )
-    assert used > 0.5 or most  # what is there is used
-
-
-def test_a_budget_too_small_for_all_tries_the_promising_ones(tmp_path: Path) -> None:
-    machine = Machine({"auto": times(1.5)}, noise=lambda n: 4.0)
-    answer, steps = search(tmp_path, machine, job(tmp_path, minutes=0.9, max_tokens=None))
-    left_out = [step.text for step in steps if isinstance(step, Said) and "not tried" in step.text]
-    assert any("ngram-cache" in text for text in left_out)
-    assert {s.name for s in answer.standings} >= {"auto", "ngram-suffix", "draft-simple k=4"}
-
-
-def test_time_left_falls_to_nothing(tmp_path: Path) -> None:
-    _, steps = search(tmp_path, Machine({"auto": times(1.5)}))
-    left = [step.left for step in steps if isinstance(step, Ran)]
-    assert left[0] > 10 * left[-1]
-    assert left[-1] == pytest.approx(0, abs=1)
-
-
-def test_sizes_fit_or_are_the_least() -> None:
-    pace = Pace(step=0.05, rate=100.0, lengths=(100,) * 6, factors={"auto": 2.0})
-    for seconds in (10.0, 60.0, 200.0, 1000.0):
-        size = first_size(PAIR, pace, True, seconds, None)
-        assert size.seconds <= seconds or (size.prompts, size.tokens) == (1, 32)
-        later = later_size(PAIR[:2], pace, True, seconds, 64, (5, 4, 3))
-        assert later is None or later.seconds <= seconds
-    sizes = [later_size(PAIR[:2], pace, True, s, 64, (5, 4, 3)) for s in (1.0, 170.0, 900.0)]
-    assert [size and (size.prompts, size.repeats) for size in sizes] == [None, (3, 3), (6, 5)]
-
-
 # ---------------------------------------------------------------- small things
 
 
@@ -470,7 +240,7 @@ def test_candidates_are_what_the_files_allow() -> None:
 
 def test_prompts_are_taken_from_every_family_in_turn() -> None:
     some = [Prompt(f, f"{f}{n}", "x") for f in ("creative", "code-edit", "chat") for n in range(2)]
-    order = [prompt.family for prompt in spread(some)]
+    order = [prompt.family for prompt in in_turns(some)]
     assert order == ["code-edit", "chat", "creative"] * 2
 
 
