@@ -19,18 +19,20 @@ if TYPE_CHECKING:
     Rows = NDArray[np.float32]
 
 PENDING = 64  # positions that may wait to be read while something else drafts
+LAST = 1 << 30  # as a layer: what leaves the last one, whatever its number
 
 
 class Trail:
     """Rows of the target's positions `first` … `first` + `known` - 1, float32
-    [known, layers x n_embd], the layers side by side in the order of the draft's file.
+    [known, layers x width], the layers side by side in the order of the draft's file.
 
-    `lag` is how many positions before the next unread one are still needed: 1 where a token is read
-    with the row of the token before it, 0 where every position is read by itself.
+    `width` is that of one layer. `lag` is how many positions before the next unread one are still
+    needed: 1 where a token is read with the row of the token before it, 0 where every position is
+    read by itself.
     """
 
-    def __init__(self, layers: tuple[int, ...], chunk: int, lag: int) -> None:
-        self.layers, self._chunk, self._lag = layers, chunk, lag
+    def __init__(self, layers: tuple[int, ...], width: int, chunk: int, lag: int) -> None:
+        self.layers, self._width, self._chunk, self._lag = layers, width, chunk, lag
         self.first = self.known = 0
         self.text: list[int] = []  # the target's mirror
 
@@ -40,9 +42,9 @@ class Trail:
 
         self._extra, self._last = layer_inputs(), nextn()
         self.text, self._source = context.tokens, context.handle
-        self._n_embd, self._n_layer = context.model.n_embd, context.model.n_layer
+        self._n_layer = context.model.n_layer
         room = PENDING + context.rows + self._chunk + 1
-        self._rows: Rows = np.zeros((room, self._n_embd * len(self.layers)), np.float32)
+        self._rows: Rows = np.zeros((room, self._width * len(self.layers)), np.float32)
         self.forget()
 
     def forget(self) -> None:
@@ -64,9 +66,9 @@ class Trail:
         for at in range(skip, count, self._chunk):
             size = min(self._chunk, count - at)
             for place, layer in enumerate(self.layers):
-                left = place * self._n_embd
+                left = place * self._width
                 rows = self._native(layer, count)[at : at + size]
-                self._rows[self.known : self.known + size, left : left + self._n_embd] = rows
+                self._rows[self.known : self.known + size, left : left + self._width] = rows
             self.known += size
             yield self.first + self.known
 
@@ -76,9 +78,11 @@ class Trail:
         if not self.known:
             self.first = length
 
-    def knows(self, position: int) -> bool:
-        """Is this position's row here?"""
-        return self.first <= position < self.first + self.known
+    def reach(self, length: int) -> int:
+        """`length`, or one less where the row before that position is needed and not here."""
+        before = length - self._lag
+        here = not self._lag or not length or self.first <= before < self.first + self.known
+        return length if here else before
 
     def rows(self, position: int, count: int) -> Rows:
         """Of `count` positions from `position` on: a view."""
@@ -98,12 +102,14 @@ class Trail:
     def _native(self, layer: int, count: int) -> Rows:
         import numpy as np
 
-        assert self._extra is not None
-        assert self._last is not None
-        inside = layer < self._n_layer
-        address = self._extra.rows(self._source, layer) if inside else self._last.rows(self._source)
+        if layer < self._n_layer:
+            assert self._extra is not None
+            address = self._extra.rows(self._source, layer)
+        else:
+            assert self._last is not None
+            address = self._last.rows(self._source)
         if not address:
             raise EngineError(f"llama.cpp gave nothing of the target's layer {layer}")
-        data: Any = (ctypes.c_float * (count * self._n_embd)).from_address(address)
-        rows: Rows = np.frombuffer(data, np.float32).reshape(count, self._n_embd)
+        data: Any = (ctypes.c_float * (count * self._width)).from_address(address)
+        rows: Rows = np.frombuffer(data, np.float32).reshape(count, self._width)
         return rows
