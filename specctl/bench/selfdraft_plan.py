@@ -15,6 +15,7 @@ from specctl.gguf.facts import ModelFacts, read_facts
 from specctl.gguf.header import TENSOR_TYPES
 from specctl.hub import drafts
 from specctl.hub.errors import DiskFullError
+from specctl.hub.split import part_paths
 from specctl.llama.quantise import QUANTS
 from specctl.settings import EngineSettings
 from specctl.units import GIB, MIB, format_bytes
@@ -142,7 +143,7 @@ def estimated_size(facts: ModelFacts, quant: str) -> int:
 def _place(plan: DraftPlan, quant: str) -> Path:
     if plan.out is not None:
         return plan.out
-    stem = drafts.parts(plan.target)[0].name.removesuffix(".gguf")
+    stem = part_paths(plan.target)[0].name.removesuffix(".gguf")
     return drafts.folder() / f"{stem}-{quant}.gguf"
 
 

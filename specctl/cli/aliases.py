@@ -34,16 +34,22 @@ def settle(
     Raises:
         UsageError: --draft names another draft than the one that was made.
     """
+    if not any(map(drafts.has_alias, specs)):
+        return list(specs), files
+    found = drafts.find(files.model)
+    beside = files.draft if draft is not None else None
     out: list[SpecSettings] = []
+    said = False
     for spec in specs:
         if not drafts.has_alias(spec):
             out.append(spec)
             continue
-        became = drafts.become(spec, files.model, files.draft if draft is not None else None)
+        became = drafts.become(spec, files.model, beside, found)
         if became.draft is not None:
             files = dataclasses.replace(files, draft=became.draft)
-        if not any(drafts.has_alias(one) for one in specs[: len(out)]):
+        if not said:
             err().print(f"note: {became.note}", style="dim", markup=False, soft_wrap=True)
+        said = True
         out.append(became.spec)
     return out, files
 

@@ -11,14 +11,15 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from specctl import paths
 from specctl.errors import UsageError
+from specctl.hub.split import part_paths
 from specctl.settings import DraftSettings, SpecSettings
 
 ALIAS = "draft-self"
@@ -26,7 +27,6 @@ FALLBACK = "ngram-map-k"  # drafts from the context's history, as llama.cpp pull
 SCHEMA = 1
 _HEAD = 16 * 1024**2
 _PLACES, _PLACE = 64, 4096
-_SPLIT = re.compile(r"-00001-of-(\d{5})\.gguf$")
 _ENDING = ".specctl.json"  # what the store takes for no model
 
 
@@ -81,15 +81,6 @@ def folder() -> Path:
     return paths.models_dir() / "self-drafts"
 
 
-def parts(path: Path) -> list[Path]:
-    """The files of a model: itself, or all parts of a split one whose first part it is."""
-    match = _SPLIT.search(path.name)
-    if match is None:
-        return [path]
-    count, stem = int(match[1]), path.name[: match.start()]
-    return [path.with_name(f"{stem}-{n:05}-of-{count:05}.gguf") for n in range(1, count + 1)]
-
-
 def identify(path: Path) -> Identity:
     """Reads at most 17 MiB a file.
 
@@ -98,7 +89,7 @@ def identify(path: Path) -> Identity:
     """
     digest, total = hashlib.sha256(), 0
     try:
-        for part in parts(path):
+        for part in part_paths(path):
             with part.open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
                 digest.update(b"%d:" % size)
@@ -136,7 +127,8 @@ def records() -> Iterator[MadeDraft]:
 
 def _fits(value: object, kind: object) -> bool:
     kinds: dict[object, tuple[type, ...]] = {"float": (int, float), "int": (int,), "str": (str,)}
-    return isinstance(value, kinds.get(kind, (bool,)))
+    odd = isinstance(value, float) and not math.isfinite(value)
+    return isinstance(value, kinds.get(kind, (bool,))) and not odd
 
 
 def find(target: Path) -> tuple[MadeDraft | None, str]:
@@ -174,16 +166,22 @@ def has_alias(spec: SpecSettings) -> bool:
     return ALIAS in spec.types
 
 
-def become(spec: SpecSettings, target: Path, beside: Path | None = None) -> Became:
+def become(
+    spec: SpecSettings,
+    target: Path,
+    beside: Path | None = None,
+    found: tuple[MadeDraft | None, str] | None = None,
+) -> Became:
     """`spec` without `draft-self`: a draft that was made from the target, else context history.
 
-    `beside` is a draft that was named: then the name and `draft-self` mean two.
+    `beside` is a draft that was named: then the name and `draft-self` mean two. `found` is what
+    `find(target)` said, where it was asked already: it reads the target.
     The draft length is that of the prediction, unless n-max was changed or K was given.
 
     Raises:
         UsageError: another draft was named, or the target cannot be read.
     """
-    made, why = find(target)
+    made, why = find(target) if found is None else found
     if made is None:
         why = why or f"no draft was made from {target.name}"
         note = f"{ALIAS} is {FALLBACK} here: {why} (specctl make-draft TARGET)"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import re
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
@@ -18,12 +17,12 @@ from specctl.hub.fetch import FetchPolicy
 from specctl.hub.progress import Note, Progress
 from specctl.hub.refusals import no_such_file
 from specctl.hub.remote import Hub, Listing, RemoteFile, Wanted, confirm, list_repo
+from specctl.hub.split import split_parts
 from specctl.hub.store import Entry
 from specctl.units import format_bytes, format_seconds
 
 T = TypeVar("T")
 LOOK_UP_ATTEMPTS = 3  # where nobody answers at all, nothing is lost by giving up early
-_SPLIT = re.compile(r"(?P<stem>.*)-(?P<index>\d{5})-of-(?P<total>\d{5})\.gguf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,23 +70,6 @@ def parse_reference(text: str, revision: str | None = None) -> Wanted:
     if not (owner and repo and file) or file.endswith("/"):
         raise UsageError(f"{text!r} names no file", "write it as hf:owner/repo/file.gguf")
     return Wanted(f"{owner}/{repo}", file, revision=revision)
-
-
-def split_parts(file: str) -> tuple[str, ...]:
-    """The names of all parts of a split model, whichever one is named; one name if not split.
-
-    Raises:
-        UsageError: a part number beyond the total.
-    """
-    match = _SPLIT.fullmatch(file)
-    if match is None:
-        return (file,)
-    index, total = int(match["index"]), int(match["total"])
-    if not 1 <= index <= total:
-        raise UsageError(f"{file!r} is part {index} of {total}", "parts count from 1 to the total")
-    return tuple(
-        f"{match['stem']}-{number:05d}-of-{total:05d}.gguf" for number in range(1, total + 1)
-    )
 
 
 def expand(wanted: Iterable[Wanted]) -> tuple[Wanted, ...]:

@@ -15,10 +15,11 @@ from specctl.errors import UsageError
 from specctl.hub import elsewhere, store
 from specctl.hub.errors import NotFoundError
 from specctl.hub.fetch import FetchPolicy
-from specctl.hub.lookup import expand, find, parse_reference, split_parts
+from specctl.hub.lookup import expand, find, parse_reference
 from specctl.hub.progress import Done, Ready
 from specctl.hub.pull import pull
 from specctl.hub.remote import Wanted, hub_from_environment
+from specctl.hub.split import split_parts
 
 DATA = b"GGUF" + b"weights" * 1000
 SHA = hashlib.sha256(DATA).hexdigest()

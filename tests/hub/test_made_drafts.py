@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from specctl.cli import aliases
 from specctl.errors import UsageError
 from specctl.hub import drafts, store
 from specctl.hub.drafts import ALIAS, MadeDraft, become, find, identify, keep
+from specctl.resolve import Resolved
 from specctl.settings import DraftSettings, SpecSettings
 
 MIB = 1024**2
@@ -114,7 +116,10 @@ def test_damaged_records_are_passed_over(target: Path) -> None:
     (record,) = drafts.folder().glob("*.specctl.json")
     data = json.loads(record.read_text())
     broken: list[str] = ["", "[]", "{}", "null", '{"file": 1}']
-    broken += [json.dumps({**data, key: value}) for key, value in (("speedup", "9"), ("k", None))]
+    broken += [
+        json.dumps({**data, key: value})
+        for key, value in (("speedup", "9"), ("k", None), ("speedup", float("nan")))
+    ]
     broken += [json.dumps({**data, "more": 1}), json.dumps({**data, "schema": 99, "speedup": 9.0})]
     for index, text in enumerate(broken):
         (drafts.folder() / f"{index}.specctl.json").write_text(text)
@@ -174,3 +179,28 @@ def test_another_named_draft_contradicts_it(target: Path, tmp_path: Path) -> Non
     with pytest.raises(UsageError, match="another draft is named"):
         become(_spec(ALIAS), target, tmp_path / "other.gguf")
     assert become(_spec(ALIAS), target, made.path).draft == made.path
+
+
+def test_a_target_is_read_once_for_all_specs(
+    target: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = _made(target)
+    read: list[Path] = []
+
+    def counted(path: Path) -> drafts.Identity:
+        read.append(path)
+        return identify(path)
+
+    monkeypatch.setattr(drafts, "identify", counted)
+    specs = [_spec("ngram-mod"), _spec(ALIAS), _spec("ngram-suffix", ALIAS)]
+    settled, files = aliases.settle(specs, Resolved(target), None)
+    assert [one.types for one in settled] == [
+        ("ngram-mod",),
+        ("draft-simple",),
+        ("ngram-suffix", "draft-simple"),
+    ]
+    assert files.draft == made.path
+    assert read == [target]
+    assert capsys.readouterr().err.count("note:") == 1
+    aliases.settle(specs[:1], Resolved(target), None)
+    assert read == [target]  # nothing is read where no spec says draft-self
