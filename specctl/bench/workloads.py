@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
+from specctl.bench import styles
+from specctl.bench.styles import Message, Prompt
 from specctl.errors import UsageError
+
+__all__ = ["Message", "Prompt"]  # of styles; the rest is defined here
 
 # In the order of the report: from text that repeats its prompt to text that never repeats.
 FAMILIES = (
@@ -24,30 +26,8 @@ FAMILIES = (
 )
 QUICK = ("code-edit", "template-fill", "chat")  # one likely winner, one likely, one likely loser
 SEPARATOR = "---"
-MAX_FILE_BYTES = 16 * 1024 * 1024
-_TEXT_FIELDS = ("name", "prompt", "system", "family")
-
-Message = dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """One thing to ask; `family/name` is unique within a benchmark."""
-
-    family: str
-    name: str
-    text: str
-    system: str | None = None
-
-    @property
-    def key(self) -> str:
-        """How reports name it."""
-        return f"{self.family}/{self.name}"
-
-    def messages(self) -> list[Message]:
-        """The chat it stands for."""
-        system = [{"role": "system", "content": self.system}] if self.system else []
-        return [*system, {"role": "user", "content": self.text}]
+MAX_FILE_BYTES = 256 * 1024 * 1024
+_JSON_LIST = re.compile(r"\s*\[\s*(\{|\])")
 
 
 def load(families: Iterable[str] = FAMILIES) -> tuple[Prompt, ...]:
@@ -85,27 +65,69 @@ def quick(prompts: Iterable[Prompt]) -> tuple[Prompt, ...]:
     return in_turns(prompts)[:3]
 
 
-def read_file(path: Path) -> tuple[Prompt, ...]:
-    """Prompts of a file: JSON lines, or plain text in blocks divided by lines of `---`.
+def per_family(prompts: Sequence[Prompt], most: int | None) -> tuple[Prompt, ...]:
+    """The first `most` prompts of each family, in their order.
 
-    JSON lines where the name ends in `.jsonl` or the text begins with `{`; each line is an object
-    with `prompt` and optionally `name`, `system`, `family`.
+    Raises:
+        UsageError: `most` is below 1.
+    """
+    if most is None:
+        return tuple(prompts)
+    if most < 1:
+        raise UsageError(f"--per-workload {most} is below 1")
+    left = dict.fromkeys((prompt.family for prompt in prompts), most)
+    kept = []
+    for prompt in prompts:
+        left[prompt.family] -= 1
+        if left[prompt.family] >= 0:
+            kept.append(prompt)
+    return tuple(kept)
+
+
+def turns_note(prompts: Iterable[Prompt]) -> str | None:
+    """What is not asked of conversations: a word for the report, None where all is."""
+    several = sum(prompt.turns > 1 for prompt in prompts)
+    if not several:
+        return None
+    have = "prompt has" if several == 1 else "prompts have"
+    return f"{several} {have} more than one turn: the first turn is asked, the others are not"
+
+
+def read_file(path: Path) -> tuple[Prompt, ...]:
+    """Prompts of a file: JSON, JSON lines, or plain text in blocks divided by lines of `---`.
+
+    JSON lines where the name ends in `.jsonl` or the text begins with `{`, JSON where it ends in
+    `.json` or begins with a list of objects; which objects are prompts is in `styles`.
 
     Raises:
         UsageError: not readable, not UTF-8, or a line that is no prompt; names the line.
     """
     try:
         if path.is_file() and path.stat().st_size > MAX_FILE_BYTES:
-            raise UsageError(f"{path} is larger than 16 MiB: that is no file of prompts")
-        text = path.read_bytes().decode("utf-8-sig")
+            raise UsageError(f"{path} is larger than 256 MiB: take a part of it")
+        raw = path.read_bytes()
     except OSError as error:
         raise UsageError(f"cannot read prompts from {path}: {error.strerror}") from error
+    if raw[:4] == b"PAR1" or path.suffix == ".parquet":
+        raise UsageError(f"{path} is Parquet, which specctl does not read", _convert(path))
+    try:
+        text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise UsageError(f"{path}, line {line}: not UTF-8", "save the file as UTF-8") from error
+    if path.suffix == ".json" or (path.suffix != ".jsonl" and _JSON_LIST.match(text)):
+        return parse_json(text, str(path), path.stem)
     if path.suffix == ".jsonl" or text.lstrip().startswith("{"):
         return parse_jsonl(text, str(path), path.stem)
     return parse_blocks(text, str(path), path.stem)
+
+
+def _convert(path: Path) -> str:
+    return (
+        'make JSON lines of it: python -c "import pandas; '
+        f"pandas.read_parquet('{path.name}').to_json('{path.stem}.jsonl', orient='records', "
+        'lines=True, force_ascii=False)"'
+    )
 
 
 def parse_jsonl(text: str, source: str, family: str) -> tuple[Prompt, ...]:
@@ -114,12 +136,30 @@ def parse_jsonl(text: str, source: str, family: str) -> tuple[Prompt, ...]:
     Raises:
         UsageError: with the line's number.
     """
+    lines = enumerate(text.split("\n"), 1)
+    found = (
+        (styles.read_value(line, f"{source}, line {n}"), n) for n, line in lines if line.strip()
+    )
+    return _prompts(found, source, family)
+
+
+def parse_json(text: str, source: str, family: str) -> tuple[Prompt, ...]:
+    """A list of prompts, or an object that holds one; JSON lines under the wrong name, too.
+
+    Raises:
+        UsageError: with the line on which the item begins.
+    """
+    found = styles.read_list(text, source)
+    if found is None:
+        return parse_jsonl(text, source, family)
+    return _prompts(found, source, family)
+
+
+def _prompts(values: Iterable[tuple[object, int]], source: str, family: str) -> tuple[Prompt, ...]:
     prompts: dict[str, Prompt] = {}
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        where = f"{source}, line {number}"
-        prompt = _prompt(_object(line, where), where, family, f"line-{number}")
+    for value, line in values:
+        where = f"{source}, line {line}"
+        prompt = styles.prompt_of(value, where, family, f"line-{line}")
         if prompt.key in prompts:
             raise UsageError(f"{where}: a second prompt is named {prompt.key}")
         prompts[prompt.key] = prompt
@@ -154,30 +194,3 @@ def _some(prompts: Iterable[Prompt], source: str) -> tuple[Prompt, ...]:
     if not found:
         raise UsageError(f"{source} holds no prompts")
     return found
-
-
-def _object(line: str, where: str) -> dict[str, Any]:
-    try:
-        data = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise UsageError(
-            f"{where}: not JSON ({getattr(error, 'msg', 'nested too deeply')})",
-            'each line is an object like {"name": "greeting", "prompt": "Say hello."}',
-        ) from error
-    if not isinstance(data, dict):
-        raise UsageError(f"{where}: a JSON {type(data).__name__}, not an object with a prompt")
-    return data
-
-
-def _prompt(data: dict[str, Any], where: str, family: str, name: str) -> Prompt:
-    for field in _TEXT_FIELDS:
-        if data.get(field) is not None and not isinstance(data[field], str):
-            raise UsageError(f"{where}: {field} is not a text")
-    if not (data.get("prompt") or "").strip():
-        raise UsageError(f"{where}: no prompt", 'each object needs a "prompt" that is not empty')
-    return Prompt(
-        family=data.get("family") or family,
-        name=data.get("name") or name,
-        text=data["prompt"],
-        system=data.get("system") or None,
-    )
