@@ -7,7 +7,8 @@ import importlib.util
 import os
 import shutil
 import socket
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,34 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket.socket, "connect", checked_connect)
     monkeypatch.setattr(socket.socket, "connect_ex", checked_connect_ex)
     monkeypatch.setattr(socket, "getaddrinfo", checked_look_up)
+
+
+# ---------------------------------------------------------------- the command
+
+
+Specctl = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def specctl(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Specctl:
+    """`specctl("watch", …)` → exit code, stdout, stderr: the console script in this process."""
+    from specctl.cli import app, render
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["specctl", *arguments])
+        monkeypatch.setattr(sys, "stdin", None)
+        render.out.cache_clear()
+        render.err.cache_clear()
+        capfd.readouterr()
+        code: int | str | None = 0
+        try:
+            app.main()
+        except SystemExit as end:
+            code = end.code
+        captured = capfd.readouterr()
+        return int(code or 0), captured.out, captured.err
+
+    return run
 
 
 # ---------------------------------------------------------------- models

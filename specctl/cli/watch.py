@@ -86,7 +86,7 @@ def watch(
             raised = _once(line, seen, reading, plan, as_json, export)
         else:
             full = not (as_json or plain) and screen.why_not() is None
-            raised = _go_on(line, seen, plan, record, export, full, as_json, theme)
+            raised = _go_on(line, seen, reading, plan, record, export, full, as_json, theme)
     finally:
         line.close()
     if strict and raised:
@@ -181,12 +181,13 @@ def _panel(seen: Seen, totals: Totals | None, since: str) -> None:
 
 def follow(line: Line, seen: Seen) -> None:
     """Watch a server that was just recognised, until it is left."""
-    _go_on(line, seen, Plan(), None, None, screen.why_not() is None, False, None)
+    _go_on(line, seen, None, Plan(), None, None, screen.why_not() is None, False, None)
 
 
 def _go_on(
     line: Line,
     seen: Seen,
+    first: Reading | None,
     plan: Plan,
     record: Path | None,
     export: str | None,
@@ -203,7 +204,7 @@ def _go_on(
             err().print(Text(f"re-exported at {where}", "dim"), soft_wrap=True)
 
         def items() -> Items:
-            for item in watch_server(line, seen, plan, stop.wait):
+            for item in watch_server(line, seen, plan, stop.wait, first=first):
                 yield from board.enter(item)
 
         made = _recorded(items(), seen, sink)

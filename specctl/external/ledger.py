@@ -49,13 +49,18 @@ class Ledger:
         self._busy = 0.0  # seconds in which it worked and its counters stood still
         self._odd = 0
         self._generated: int | None = None  # beside a drained list, cumulative
+        self._looked = False  # a drained list was read
 
     def enter(self, reading: Reading, now: float) -> list[Record | Remark]:
         """What a look adds. `now` is a monotonic clock, seconds."""
         passed, self._at = max(0.0, now - self._at), now
         out: list[Record | Remark] = [Remark(note, "warning") for note in reading.notes]
         if reading.drained:
-            return out + self._delta(self._since(reading), reading, passed)
+            first, self._looked = not self._looked, True
+            delta = self._since(reading)
+            if first and reading.sums.generated is not None:
+                return out + _before(reading.sums)
+            return out + self._delta(delta, reading, passed)
         if self._base is None:
             self._base = reading
             return out
@@ -69,14 +74,16 @@ class Ledger:
         return out + self._delta(_minus(reading.sums, base), reading, passed)
 
     def _since(self, reading: Reading) -> Sums:
-        """A drained list is a difference already; the cumulative count beside it is not."""
+        """A drained list is a difference already; the cumulative count beside it is not, and begins
+        anew with the server.
+        """
         now, before = reading.sums.generated, self._generated
-        self._generated = now if now is not None else before
         if now is None:
             return reading.sums
-        return replace(
-            reading.sums, generated=0 if before is None or now < before else now - before
-        )
+        self._generated = now
+        if before is None:
+            return replace(reading.sums, generated=None)
+        return replace(reading.sums, generated=now - before if now >= before else now)
 
     def _delta(self, delta: Sums, reading: Reading, passed: float) -> list[Record | Remark]:
         active = bool(reading.running) or (self._base is not None and bool(self._base.running))
@@ -195,6 +202,20 @@ def _nominal(sums: Sums, reading: Reading) -> Sums:
     if reading.nominal is None:
         return sums
     return replace(sums, drafted=max(sums.accepted, round(sums.drafts * reading.nominal)))
+
+
+def _before(sums: Sums) -> list[Record | Remark]:
+    """What a list held before the first look: told, and left out of sums that have its tokens, for
+    how many were generated meanwhile is not known.
+    """
+    if not sums.drafts:
+        return []
+    return [
+        Remark(
+            f"its list held {sums.drafts} drafts from before this watch: {sums.accepted} of "
+            f"{sums.drafted} drafted tokens stood; not in the sums"
+        )
+    ]
 
 
 def _moved(delta: Sums) -> bool:

@@ -27,12 +27,12 @@ _SETTLE = 2.0  # seconds in which counters may follow a request that has ended
 
 
 class Counters:
-    """Looks at the counters of one server."""
+    """Looks at the counters of one server; `after` an earlier look, where there was one."""
 
-    def __init__(self, line: Line, seen: Seen) -> None:
+    def __init__(self, line: Line, seen: Seen, after: Reading | None = None) -> None:
         self._line = line
         self._seen = seen
-        self._iterations = Iterations()
+        self._iterations = Iterations(after.iteration if after is not None else None)
         self._listed = list(seen.listed)
 
     def look(self) -> Reading:
@@ -87,8 +87,9 @@ def watch(
     plan: Plan,
     wait: Wait,
     clock: Callable[[], float] = time.monotonic,
+    first: Reading | None = None,
 ) -> Iterator[Record | Remark]:
-    """Records and remarks until `wait` says to end.
+    """Records and remarks until `wait` says to end. `first`: the look that `open_server` took.
 
     Raises:
         SpecctlError: the first look fails; later ones are waited out.
@@ -98,15 +99,21 @@ def watch(
     elif seen.cycles:
         yield from _following(line, seen, plan, wait, clock)
     else:
-        yield from _counting(line, seen, plan, wait, clock)
+        yield from _counting(line, seen, plan, wait, clock, first)
 
 
 def _counting(
-    line: Line, seen: Seen, plan: Plan, wait: Wait, clock: Callable[[], float]
+    line: Line,
+    seen: Seen,
+    plan: Plan,
+    wait: Wait,
+    clock: Callable[[], float],
+    first: Reading | None = None,
 ) -> Iterator[Record | Remark]:
-    counters = Counters(line, seen)
+    counters = Counters(line, seen, first)
     ledger = Ledger(seen.engine, clock(), plan.t_1)
-    first = counters.look()
+    if first is None:
+        first = counters.look()
     yield from remarks_on(seen, first)
     yield from ledger.enter(first, clock())
     trouble = ""

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from specctl.external.errors import JunkError
@@ -59,6 +59,7 @@ class Reading:
 
     `nominal`: tokens a draft, where the server counts drafts and not their tokens. `began` is the
     server's start, Unix seconds. `running`: requests being answered. `exact` False: derived.
+    `iteration`: the number of the last one that a drained list has shown.
     """
 
     sums: Sums
@@ -69,6 +70,7 @@ class Reading:
     running: int | None = None
     speculates: bool | None = None
     notes: tuple[str, ...] = ()
+    iteration: int | None = None
 
 
 def read_series(engine: Engine, samples: Samples) -> Reading:
@@ -161,7 +163,7 @@ class Iterations:
     Remembers the last iteration's number, so that what was lost is noticed.
     """
 
-    _last: int | None = field(default=None)
+    last: int | None = None
 
     def read(self, value: Any, generated: int | None) -> Reading:
         """One look. `generated` is cumulative, from elsewhere.
@@ -201,13 +203,14 @@ class Iterations:
             running=_whole(last, "numActiveRequests") if "numActiveRequests" in last else None,
             speculates=True if drafted else None,
             notes=notes,
+            iteration=self.last,
         )
 
     def _gaps(self, value: Sequence[dict[str, Any]]) -> tuple[str, ...]:
         numbers = [one["iter"] for one in value if isinstance(one.get("iter"), int)]
         if not numbers:
             return ()
-        before, self._last = self._last, numbers[-1]
+        before, self.last = self.last, numbers[-1]
         if before is None:
             return ()
         if numbers[0] <= before:
@@ -215,7 +218,8 @@ class Iterations:
         lost = numbers[-1] - before - len(numbers)
         if lost <= 0:
             return ()
-        return (f"{lost} iterations are missing: its buffer ran over, or somebody else reads too",)
+        are = "iteration is" if lost == 1 else "iterations are"
+        return (f"{lost} {are} missing: its buffer ran over, or somebody else reads too",)
 
 
 def _figure(values: dict[str, Any], name: str) -> float:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from specctl.errors import UsageError
+from specctl.external.deadline import Deadline
 from specctl.external.errors import GoneError, JunkError, KeyRefusedError, SilentError
 from specctl.units import MIB, format_bytes, format_seconds, printable
 
@@ -110,6 +111,7 @@ class Line:
                 raise UsageError("the API key holds characters that no key has")
             headers["Authorization"] = f"Bearer {key}"
         self._keyed = bool(key)
+        self._deadline = Deadline()
         host = urlsplit(where.base).hostname or ""
         try:
             self._client = httpx2.Client(
@@ -144,17 +146,15 @@ class Line:
     def _whole(
         self, method: str, path: str, target: str, sent: dict[str, Any] | None, timeout: float
     ) -> Answer:
-        end = time.monotonic() + timeout
-        with self._request(method, target, sent, timeout) as response:
-            body = bytearray()
-            for chunk in self._chunks(response, self._slow(path, timeout)):
+        late = self._slow(path, timeout)
+        body = bytearray()
+        with self._in_time(timeout, late), self._request(method, target, sent, timeout) as response:
+            for chunk in self._chunks(response, late):
                 body += chunk
                 if len(body) > LARGEST:
                     raise JunkError(
                         f"{self.where.shown}{path} answers more than {format_bytes(LARGEST, 0)}"
                     )
-                if time.monotonic() > end:
-                    raise self._slow(path, timeout)
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         return Answer(response.status_code, kind, bytes(body))
 
@@ -169,7 +169,9 @@ class Line:
         """
         method = "GET" if body is None else "POST"
         silent = SilentError(f"{self.where.shown}{path} is silent for {format_seconds(SILENCE)}")
-        with self._request(method, path, body, SILENCE) as response:
+        with self._in_time(SILENCE, self._slow(path, SILENCE)):
+            opened = self._request(method, path, body, SILENCE)
+        with opened as response:
             chunks = self._chunks(response, silent)
             if response.status_code != 200:
                 said = b"".join(_first(chunks, 4096)).decode("utf-8", "replace")
@@ -180,6 +182,19 @@ class Line:
                 )
             yield from events(chunks)
 
+    @contextlib.contextmanager
+    def _in_time(self, seconds: float, late: GoneError) -> Iterator[None]:
+        """Inside, everything has `seconds`, however slowly it drips; then `late` is raised."""
+        with self._deadline.within(seconds) as exchange:
+            try:
+                yield
+            except GoneError as error:
+                if exchange.passed:
+                    raise late from error
+                raise
+            if exchange.passed:  # an end that nobody announced reads like a whole answer
+                raise late
+
     def _request(
         self, method: str, path: str, body: dict[str, Any] | None, silence: float
     ) -> _Open:
@@ -187,7 +202,11 @@ class Line:
 
         timeout = httpx2.Timeout(self._timeout, read=silence)
         request = self._client.build_request(
-            method, self.where.base + path, json=body, timeout=timeout
+            method,
+            self.where.base + path,
+            json=body,
+            timeout=timeout,
+            extensions={"trace": self._deadline.trace},
         )
         try:
             response = self._client.send(request, stream=True)

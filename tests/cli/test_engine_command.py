@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
-from specctl.cli.app import main
 from specctl.external import wish
 
 
-@pytest.fixture
-def specctl(monkeypatch, capsys):
-    """`specctl("engine", "show", …)` → exit code, stdout, stderr."""
+@pytest.fixture(autouse=True)
+def _nothing_here(monkeypatch):
     monkeypatch.setattr(wish, "find", lambda *_: None)
-
-    def run(*args: str):
-        monkeypatch.setattr(sys, "argv", ["specctl", *args])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code or 0
-        return code, *capsys.readouterr()
-
-    return run
 
 
 def test_show_for_people(specctl):

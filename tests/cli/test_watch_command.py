@@ -6,39 +6,20 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 
 import pytest
+from kit import free_port, popen, stand_in, wait_for
 
 sys.path.append(str(Path(__file__).parent.parent / "external"))
 from fake_engine import FakeEngine, chat_events
 
-from specctl.cli.app import main
 from specctl.external.exposition import parse
 from specctl.recording import read
 
-HERE = Path(__file__).parent.parent / "external"
-PAYLOADS = HERE / "payloads"
-
-
-@pytest.fixture
-def specctl(monkeypatch, capsys):
-    """`specctl("watch", …)` → exit code, stdout, stderr."""
-
-    def run(*args: str):
-        monkeypatch.setattr(sys, "argv", ["specctl", *args])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code or 0
-        return code, *capsys.readouterr()
-
-    return run
+PAYLOADS = Path(__file__).parent.parent / "external" / "payloads"
 
 
 def drive(engine: FakeEngine, accepted=(4, 2, 0)) -> None:
@@ -168,28 +149,6 @@ def test_servers_that_cannot_be_watched(specctl):
 # ---------------------------------------------------------------- as a process
 
 
-def wait_for(true, seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.05)
-
-
-def popen(*arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "specctl", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-    )
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
-
-
 def test_lines_a_recording_and_a_page_until_ctrl_c(tmp_path):
     port, file = free_port(), tmp_path / "w.jsonl"
     page = f"http://127.0.0.1:{port}/metrics"
@@ -206,7 +165,6 @@ def test_lines_a_recording_and_a_page_until_ctrl_c(tmp_path):
                 return False
 
         wait_for(up)
-        time.sleep(0.3)
         drive(engine)
         wait_for(lambda: file.exists() and len(file.read_text().splitlines()) >= 2)
         samples = parse(urllib.request.urlopen(page).read().decode())
@@ -223,15 +181,11 @@ def test_lines_a_recording_and_a_page_until_ctrl_c(tmp_path):
 @pytest.mark.skipif(os.name != "posix", reason="process groups")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_engine_run_starts_checks_and_leaves_nothing(tmp_path, how):
-    program = tmp_path / "llama-server"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{HERE}/fake_llama_server.py" "$@"\n')
-    program.chmod(0o755)
-    model = tmp_path / "model.gguf"
-    model.write_bytes(b"GGUF")
+    program, model = stand_in(tmp_path)
     port = free_port()
     ours = popen(
-        "engine", "run", "llama-server", str(model), "--spec-type", "ngram-simple",
-        "--bin", str(program), "--port", str(port), "--grace", "2",
+        "engine", "run", "llama-server", model, "--spec-type", "ngram-simple",
+        "--bin", program, "--port", str(port), "--grace", "2",
     )  # fmt: skip
     assert ours.stdout is not None
     url = ours.stdout.readline().strip()
@@ -248,12 +202,8 @@ def test_engine_run_starts_checks_and_leaves_nothing(tmp_path, how):
 
 @pytest.mark.skipif(os.name != "posix", reason="process groups")
 def test_engine_run_shows_the_end_of_the_log(tmp_path, specctl):
-    program = tmp_path / "llama-server"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{HERE}/fake_llama_server.py" "$@"\n')
-    program.chmod(0o755)
-    model = tmp_path / "model.gguf"
-    model.write_bytes(b"GGUF")
-    common = ("engine", "run", "llama-server", str(model), "--bin", str(program), "--port")
+    program, model = stand_in(tmp_path)
+    common = ("engine", "run", "llama-server", model, "--bin", program, "--port")
     code, out, err = specctl(*common, str(free_port()), "--", "--fake", "dies")
     assert code == 1
     assert "ended with exit code 3" in err
@@ -263,7 +213,7 @@ def test_engine_run_shows_the_end_of_the_log(tmp_path, specctl):
     assert code == 1
     assert "ended with exit code 9" in err
     assert "out of memory" in err
-    code, _, err = specctl("engine", "run", "llama-server", str(model), "--bin", str(tmp_path))
+    code, _, err = specctl("engine", "run", "llama-server", model, "--bin", str(tmp_path))
     assert code == 2
 
 

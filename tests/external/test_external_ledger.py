@@ -173,14 +173,25 @@ def test_a_baseline_judges():
 
 def test_drained_sums_are_differences_already():
     ledger = Ledger("trtllm", 0.0)
+    before = Reading(Sums(2, 8, 5, generated=100, seconds=0.1), drained=True)
     looks = [
-        Reading(Sums(2, 8, 5, generated=100, seconds=0.1), drained=True),
         Reading(Sums(1, 4, 1, generated=107, seconds=0.1), drained=True),
         Reading(Sums(), drained=True),
+        Reading(Sums(1, 4, 2, generated=3, seconds=0.1), drained=True),  # it began anew
     ]
+    # how many tokens were generated while the first list filled is not known: told, not summed
+    (told,) = said(ledger, before, 0.0)
+    assert "2 drafts from before this watch: 5 of 8" in told
     t = fold(intervals(ledger, looks))
+    assert (t.drafted_cycles, t.drafted, t.accepted) == (2, 8, 3)
+    assert (t.emitted, t.cycles) == (7 + 3, 7 + 3 - 3)
+
+
+def test_a_drained_list_without_generated_tokens_counts_from_the_first():
+    looks = [Reading(Sums(2, 8, 5), drained=True), Reading(Sums(1, 4, 1), drained=True)]
+    t = fold(intervals(Ledger("trtllm", 0.0), looks))
     assert (t.drafted_cycles, t.drafted, t.accepted) == (3, 12, 6)
-    assert t.emitted == 7  # what was generated before the first look is not ours
+    assert not t.emitted_known
 
 
 def test_without_generated_tokens_there_is_no_speed():

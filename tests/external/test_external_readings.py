@@ -101,7 +101,7 @@ def test_iterations_of_trtllm_are_summed_and_what_is_missing_is_noticed():
     engine.cycle(4, 2)
     second = reader.read(engine.iterations, None)
     assert second.sums.accepted == 2
-    assert "1 iterations are missing" in second.notes[0]
+    assert "1 iteration is missing" in second.notes[0]
     assert reader.read([], None).notes == ()
     engine.restart()
     engine.cycle(4, 0)
