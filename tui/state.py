@@ -14,6 +14,7 @@ from specctl.engine.thinking import ThinkSplitter
 from specctl.events import Cycle, Decision, Finished, Interval, PromptDone, Started
 from specctl.metrics import Totals, add, fold
 from specctl.tui.messages import Changed, Event, Forgotten, Gauges, Note, Ready, Recalled
+from specctl.tui.words import PLAINLY
 
 HISTORY = 512  # cycles kept for the picture
 WINDOW = 40  # of them "now": the chart's lines and the words beside it
@@ -119,6 +120,8 @@ class Live:
     intervals: deque[Interval] = field(default_factory=lambda: deque(maxlen=HISTORY))
     log: deque[LogLine] = field(default_factory=lambda: deque(maxlen=LOG))
     gauges: Gauges = field(default_factory=Gauges)
+    off: Totals = field(default_factory=Totals)  # since the start, cycles without speculation
+    on: Totals = field(default_factory=Totals)  # and those under a spec type
     t_1: float | None = None  # seconds, the latest
     prompt_seconds: float | None = None
     prompt_tokens: int = 0
@@ -137,6 +140,11 @@ class Live:
         """Sums of the latest answer."""
         return self.turns[-1].totals if self.turns else Totals()
 
+    @property
+    def only_sums(self) -> bool:
+        """The source shows sums over stretches of time, no cycles."""
+        return bool(self.intervals) and not self.cycles
+
     def now(self, cycles: int = WINDOW) -> Totals:
         """Sums of the last `cycles` cycles, or of the last intervals where no cycles are seen."""
         at, totals = self._now
@@ -150,7 +158,7 @@ class Live:
         """What the figures beside the text are about: while it writes the last cycles, else the
         whole answer; and that stretch in words.
         """
-        if self.intervals and not self.cycles:
+        if self.only_sums:
             return self.now(), f"last {min(WINDOW, len(self.intervals))} intervals"
         if self.phase == "writing" or not self.turns or not self.answer.cycles:
             return self.now(), f"last {min(WINDOW, len(self.cycles))} cycles"
@@ -234,6 +242,10 @@ class Live:
             turn.write(piece, (cycle.source or "") if index < cycle.accepted else "")
         turn.ghost(cycle.rejected, cycle.source or "")
         self._sums(cycle)
+        if self.spec_types in PLAINLY:
+            self.off = add(self.off, cycle)
+        else:
+            self.on = add(self.on, cycle)
         self.cycles.append(cycle)
         self.phase = "writing"
         self.held = cycle.n_past + 1 + len(cycle.emitted)

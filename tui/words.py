@@ -14,8 +14,10 @@ from specctl.events import Cycle
 from specctl.metrics import RULE_OF_THUMB, Totals
 from specctl.units import GIB, number, percent
 
+PLAINLY = ((), ("none",))  # spec types of plain decoding
 VERIFY_RULE = (0.42, 0.95)  # the guides: verification takes this much of a cycle
 FULL_CONTEXT = 0.90  # from here on the context meter warns
+RARELY, SLIGHTLY = 0.5, 1.1  # below such coverage and speed-up "above" is said of drafted cycles
 FULL_VRAM = 0.98  # from here on drivers that can spill may do so
 
 VRAM_IS_FULL = "VRAM is full: the driver may spill to system RAM; a smaller --ctx or draft"
@@ -79,7 +81,7 @@ def standing_forms(
     totals: Totals, spec_types: Sequence[str], cycles: Iterable[Cycle] = (), keys: bool = True
 ) -> tuple[str, ...]:
     """All lengths of the standing sentence, longest first; one cell a character."""
-    if tuple(spec_types) in ((), ("none",)):
+    if tuple(spec_types) in PLAINLY:
         pressed = ("plain decoding: F2 switches speculation on", "plain decoding: F2 speculates")
         return (*(pressed if keys else ()), "plain decoding")
     if not totals.emitted and not totals.cycles:
@@ -102,7 +104,8 @@ def _measured(totals: Totals, spec_types: tuple[str, ...], keys: bool) -> tuple[
         f"{word} {times}",
     ]
     speedup = totals.estimated_speedup
-    if standing == "above" and speedup is not None and speedup < 1.0:
+    seldom = totals.coverage is not None and totals.coverage < RARELY
+    if standing == "above" and speedup is not None and speedup < (SLIGHTLY if seldom else 1.0):
         forms[:2] = [
             f"above where it drafts ({percent(totals.coverage)} of cycles), {times} in all: "
             f"need {needed}, get {got}",

@@ -73,6 +73,26 @@ def test_switched_off_in_the_middle():
     assert numbers(state, 80, 3, keys=False)[0] == "plain decoding"
 
 
+def test_off_and_on_stand_side_by_side_once_each_has_written_enough():
+    def compared(state):
+        return [one for one in numbers(state, 100, 12) if one.startswith("speculation")]
+
+    state = live(GOOD)
+    assert compared(state) == []
+    state.apply(Changed(("none",), None, 0, 0.0))
+    for index in range(15):
+        state.apply(cycle(0, 0, index))
+    assert compared(state) == []  # one token short
+    state.apply(cycle(0, 0, 15))
+    text = (
+        "speculation off 50.0, on 79.3 tok/s   over 16 and 26 tokens   measured, not the same text"
+    )
+    assert compared(state) == [text]
+    state.apply(Changed(("auto",), None, 8, 0.0))  # another way of drafting counts as on
+    state.apply(cycle(3, 3, 16))
+    assert "over 16 and 30 tokens" in compared(state)[0]
+
+
 def test_without_any_draft():
     lines = numbers(live(PLAIN), 80, 8)
     assert lines[2] == "α –, drafted 0 %   K –   α×K –   tokens/pass 1.00"
@@ -206,6 +226,7 @@ def test_names():
 def test_what_drafts():
     assert drafting(live()) == "draft-simple K 4"
     assert drafting(live(spec=("auto",), k=None, k_max=0)) == "auto K ≤ 4"  # as it was started
+    assert drafting(live(spec=("auto",))) == "auto K ≤ 4"  # a cap that was set is a cap
     assert drafting(live(spec=("none",))) == "speculation off"
     assert drafting(live(spec=("ngram-simple", "draft-simple"))) == "ngram-simple,draft-simple K 4"
 

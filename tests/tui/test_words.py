@@ -81,6 +81,12 @@ def test_paying_drafts_under_costly_look_ups():
     )
 
 
+def test_rare_drafts_that_pay_are_not_said_of_the_whole():
+    records = [cycle(3, 2), *(cycle(0, 0, index) for index in range(1, 20))]
+    assert said(records).startswith("above where it drafts (5 % of cycles), ≈ 1.06× in all")
+    assert said([cycle(3, 2), *records[1:3]]).startswith("above: ")
+
+
 def test_break_even_not_measured():
     records = [cycle(3, 2, t_1=None)]
     assert said(records) == "break-even not measured yet; rule of thumb 2.00 > 1"

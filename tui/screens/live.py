@@ -210,6 +210,12 @@ class LiveScreen(DashboardScreen):
 
         self.app.push_screen(ChooseScreen(self._desk.choices(), self.live.spec_types), chosen)
 
+    def say(self, text: str, kind: str = "note") -> None:
+        """The latest answer to a key stands alone: it makes those before it untrue."""
+        if kind == "note":
+            self.app.clear_notifications()
+        super().say(text, kind)
+
     def action_k(self, step: int) -> None:
         """One step of the ladder."""
         if self.live.spec_types == PLAIN:

@@ -58,7 +58,7 @@ def chart_of(live: Live, most: int = 512) -> Chart:
     `live.shown()`: the words beside the chart say the same number.
     """
     break_even = live.shown()[0].break_even
-    if live.cycles or not live.intervals:
+    if not live.only_sums:
         recent = list(live.cycles)[-most:]
         bars = [Bar(cycle.accepted, bool(cycle.drafted)) for cycle in recent]
         empty = {"opening": "opening the model", "prompt": "reading the prompt"}.get(

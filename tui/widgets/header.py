@@ -40,12 +40,15 @@ def short_name(name: str) -> str:
 
 
 def drafting(live: Live) -> str:
-    """`draft-simple K 4`, `auto K ≤ 48`, `speculation off`: spec type and K in force."""
+    """`draft-simple K 4`, `auto K ≤ 48`, `speculation off`: spec type and K in force.
+
+    `auto` drafts what it thinks pays, so what is set is only its most.
+    """
     types = ",".join(live.spec_types) or "none"
     if types == "none":
         return "speculation off"
     if live.k:
-        return f"{types} K {live.k}"
+        return f"{types} K {'≤ ' * ('auto' in live.spec_types)}{live.k}"
     return f"{types} K ≤ {live.k_max}" if live.k_max else types
 
 

@@ -131,5 +131,4 @@ class LogView(Panel):
 
     def lines(self, live: Live, width: int, height: int) -> list[Content]:
         """The latest."""
-        decides = bool(live.cycles) or not live.intervals
-        return log_lines(list(live.log), width, height, self._signs, decides)
+        return log_lines(list(live.log), width, height, self._signs, not live.only_sums)

@@ -33,6 +33,7 @@ from specctl.units import number, percent
 _STANDING = {"above": GOOD, "at": WARN, "below": BAD, None: MUTED}
 _LOW, _HIGH = words.VERIFY_RULE
 _CYCLE = "cycle "
+_COMPARABLE = 16  # tokens that each way must have written
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class _View:
     @property
     def style(self) -> str:
         """The colour of the standing."""
-        off = self.live.spec_types in ((), ("none",))
+        off = self.live.spec_types in words.PLAINLY
         return MUTED if off else _STANDING[self.now.standing]
 
 
@@ -129,7 +130,7 @@ def _speed_now(view: _View) -> str:
 
 def _plain(live: Live) -> str:
     """A server's plain speed is what the user says, not what was measured."""
-    return words.plain_speed(live.t_1, given=bool(live.intervals) and not live.cycles)
+    return words.plain_speed(live.t_1, given=live.only_sums)
 
 
 def _speed(view: _View) -> Content:
@@ -142,6 +143,22 @@ def _speed(view: _View) -> Content:
         chunks.append([(f"this answer {mean}", "")])
     chunks.append([(live.shown()[1], MUTED)])
     return _row(view, chunks)
+
+
+def _off_and_on(view: _View) -> Content | None:
+    """Both ways side by side, once each has written enough: measured, but on different text."""
+    off, on = view.live.off, view.live.on
+    if min(off.emitted, on.emitted) < _COMPARABLE:
+        return None
+    slow, fast = (number(one.tokens_per_second, ".1f") for one in (off, on))
+    return _row(
+        view,
+        [
+            [("speculation ", MUTED), (f"off {slow}, on {fast} tok/s", STRONG)],
+            [(f"over {off.emitted} and {on.emitted} tokens", MUTED)],
+            [("measured, not the same text", MUTED)],
+        ],
+    )
 
 
 def _speed_and_acceptance(view: _View) -> Content:
@@ -174,7 +191,7 @@ def _split(view: _View) -> Content | None:
     draft, verify = now.draft_share, now.verify_share
     if draft is not None and verify is None:
         return _row(view, [[(f"draft {percent(draft)} of the time", "")]])
-    if view.live.intervals and not view.live.cycles:
+    if view.live.only_sums:
         return None  # a server does not tell
     if draft is None or verify is None:
         return _row(view, [[("cycle time not measured", MUTED)]])
@@ -320,6 +337,7 @@ def _sources(view: _View) -> Content | None:
 
 _PARTS: tuple[Callable[[_View], Content | None], ...] = (
     _speed,
+    _off_and_on,
     _acceptance,
     _split,
     _positions,
