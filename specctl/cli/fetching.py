@@ -165,7 +165,7 @@ def demo_without_asking(command: str) -> str:
     Raises:
         UsageError: it is not installed.
     """
-    from specctl.resolve import DEMO, demo_model
+    from specctl.demo import DEMO, demo_model
 
     try:
         demo_model()

@@ -8,6 +8,7 @@ import typer
 
 from specctl.cli.fetching import fetch
 from specctl.cli.render import err
+from specctl.demo import DEMO, demo_model
 from specctl.errors import ModelError
 from specctl.hardware.budget import primary_device
 from specctl.hardware.machine import take_snapshot
@@ -17,7 +18,7 @@ from specctl.plan.candidates import Configuration, Wish
 from specctl.plan.explain import chat_name
 from specctl.plan.profile import HEADS
 from specctl.plan.recommend import recommend
-from specctl.resolve import DEMO, Missing, Resolved, demo_model, resolve, resolve_selection
+from specctl.resolve import Missing, Resolved, resolve, resolve_selection
 from specctl.units import format_bytes
 
 _TOP = 8  # rows in which one that is already here is looked for

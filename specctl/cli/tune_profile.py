@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 from specctl import __version__
 from specctl.bench import workloads
 from specctl.cli.fetching import resolved
+from specctl.demo import DEMO, DEMO_F16
 from specctl.errors import UsageError
 from specctl.plan import catalog
 from specctl.plan import tuned as profiles
 from specctl.plan.tuned import Evidence, Measured, Tuned
-from specctl.resolve import DEMO, DEMO_F16, Resolved
+from specctl.resolve import Resolved
 from specctl.units import format_seconds
 
 if TYPE_CHECKING:

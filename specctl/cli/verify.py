@@ -12,8 +12,9 @@ from specctl.cli import aliases, bound
 from specctl.cli import options as o
 from specctl.cli.fetching import resolved
 from specctl.cli.render import err, out
+from specctl.demo import DEMO
 from specctl.errors import UsageError
-from specctl.resolve import DEMO, Resolved
+from specctl.resolve import Resolved
 from specctl.settings import EngineSettings, Sampling, SpecSettings
 from specctl.units import format_seconds
 

@@ -177,14 +177,23 @@ def find(name: str) -> Tuned | None:
     Raises:
         ProfileError: the file of this name is wrong.
     """
-    every, wanted = _readable(except_for=path_of(name)), name.lower()
+    return named(name, readable(except_for=path_of(name)))
+
+
+def named(name: str, every: Sequence[Tuned]) -> Tuned | None:
+    """The one of `every` that this name means: by its id, else by its model."""
+    wanted = name.lower()
     by_id = (one for one in every if one.id.lower() == wanted)
     by_model = (one for one in every if one.model.lower() == wanted)
     return next(by_id, None) or next(by_model, None)
 
 
-def _readable(except_for: Path) -> tuple[Tuned, ...]:
-    """Those that can be read; `except_for` must be, where it is there."""
+def readable(except_for: Path) -> tuple[Tuned, ...]:
+    """Those that can be read.
+
+    Raises:
+        ProfileError: the file `except_for` is there and cannot.
+    """
     found: list[Tuned] = []
     for path in sorted(folder().glob(f"*{SUFFIX}")) if folder().is_dir() else ():
         try:

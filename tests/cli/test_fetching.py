@@ -14,7 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "hub"))
 from hubserver import HubServer
 
-from specctl import resolve as resolver
+from specctl import demo
 from specctl.cli import proposal, render
 from specctl.cli.chat import _as_named, _as_proposed
 from specctl.cli.fetching import say_unused_draft
@@ -412,7 +412,7 @@ class TestOnAPipe:
     ) -> None:
         from specctl.cli.fetching import demo_without_asking
 
-        monkeypatch.setattr(resolver, "_DEMO_PACKAGE", "no-such-package")
+        monkeypatch.setattr(demo, "_DEMO_PACKAGE", "no-such-package")
         with pytest.raises(UsageError, match="no --model named") as caught:
             demo_without_asking("bench")
         assert "specctl bench --model" in (caught.value.hint or "")

@@ -220,3 +220,56 @@ def test_a_damaged_file_stops_only_who_names_it() -> None:
     assert profiles.find("something else") is None
     with pytest.raises(ProfileError, match="broken"):
         profiles.find("broken")
+
+
+# ---------------------------------------------------------------- profiles that name profiles
+
+
+def test_a_name_is_read_once(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    target, draft = pair
+    profiles.write(made(model=str(target), draft=str(draft)))
+    profiles.write(made(id="fast", model="mine"))
+    read: list[str] = []
+
+    def counted(path: Path) -> Tuned:
+        read.append(path.name)
+        return read_tuned(path)
+
+    monkeypatch.setattr(profiles, "read_tuned", counted)
+    for ask in (resolve, resolve_model, header_places):
+        ask("fast")
+        assert sorted(read) == ["fast.tuned.toml", "mine.tuned.toml"]
+        read.clear()
+
+
+def test_a_profile_of_a_profile_is_of_the_model_behind_it(pair: tuple[Path, Path]) -> None:
+    target, draft = pair
+    profiles.write(made(model=str(target), draft=str(draft), k=9))
+    outer = made(id="fast", model="Mine", types=("ngram-mod",), threads=1)
+    profiles.write(outer)
+    found = resolve("fast")
+    assert isinstance(found, Resolved)
+    assert (found.model, found.draft, found.tuned) == (target, None, outer)
+    assert header_places("fast") == (str(target), None)
+
+
+@pytest.mark.parametrize("length", [2, 3])
+def test_profiles_that_name_each_other_are_both_named(length: int) -> None:
+    ids = [f"loop{n}" for n in range(length)]
+    for n, one in enumerate(ids):
+        profiles.write(made(id=one, model=ids[(n + 1) % length].upper()))
+    for ask in (resolve, resolve_model, header_places):
+        with pytest.raises(ProfileError, match="name each other") as error:
+            ask("loop0")
+        for one in ids:
+            assert str(profiles.path_of(one)) in error.value.message
+    profiles.write(made(id="other", draft="loop1"))
+    with pytest.raises(ProfileError, match="name each other"):
+        resolve("other")
+
+
+def test_a_profile_that_names_itself_is_of_no_model() -> None:
+    path = profiles.write(made(model="mine"))
+    with pytest.raises(ModelError, match="no model 'mine'") as error:
+        resolve("mine")
+    assert path.name in (error.value.hint or "")
