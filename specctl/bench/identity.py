@@ -16,6 +16,9 @@ At a temperature the draw decides between tokens, not the gap; there the first a
 Everything else is a **bug**. The fresh contexts never see a rejected token, so that a broken
 rollback cannot pass for rounding. Drafts that were sampled from a law of their own are equal to
 plain decoding in law only; their texts are not compared.
+
+Of a server's answers the texts are compared and nothing can be decoded again: what differs is
+neither a tie nor a bug, but a difference ("differs").
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
 MAX_DELTA = 0.25  # logits
 ROUNDING_SLACK = 1.5  # a few samples of a model's rounding are not its largest
 _SHAPES = (2, 5, 9, 17, 33, 65)  # tokens at a time that the rounding is sampled with
-Status = Literal["same", "tie", "bug", "law"]
+Status = Literal["same", "tie", "bug", "law", "differs"]
 
 
 class Replayer(Protocol):

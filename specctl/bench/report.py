@@ -2,7 +2,8 @@
 
 **Measured speed-up**: total tokens over total seconds of an arm, divided by the same of plain
 decoding on the same prompts. Seconds are those of generation (the prompt is in the time to first
-token); of a prompt's repeats the median of seconds per token counts, times the prompt's tokens.
+token); of a prompt's repeats the median of seconds per token counts, times the prompt's tokens. Of
+a server: the seconds from its first streamed token to its last, for the tokens after the first.
 
 **Spread**: the smallest and largest speed-up of a single repeat, each from that repeat's runs alone
 (its plain and its speculative runs followed each other, so a slow minute hits both).
@@ -27,6 +28,7 @@ from typing import Literal
 
 from specctl.bench.identity import Identity
 from specctl.bench.run import PLAIN, Arm, BenchPlan, Run, RunKey
+from specctl.bench.workloads import turns_note
 from specctl.metrics import Totals, merge
 
 NOISE_FLOOR = 0.02
@@ -44,7 +46,8 @@ Runs = Mapping[tuple[str, str], Sequence[Run]]  # (prompt key, arm) → its repe
 class Speed:
     """How fast, against plain. Rates in tokens per second, `noise` as a share of 1.
 
-    `low` and `high` are None with one repeat. All None: nothing was generated to compare.
+    `low` and `high` are None with one repeat. All None: nothing was generated to compare. `rate`
+    alone: there is no plain decoding to compare with.
     """
 
     plain_rate: float | None
@@ -70,6 +73,7 @@ class IdentityCount:
     ties: int = 0
     bugs: int = 0
     law_only: int = 0
+    differs: int = 0  # from a server: a tie or a bug, which cannot be told
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,7 @@ class Row:
     prompts: int
     speed: Speed
     totals: Totals
-    plain_ttft: float
+    plain_ttft: float | None
     ttft: float
     identity: IdentityCount
 
@@ -127,6 +131,7 @@ class Report:
     differences: tuple[Difference, ...]
     unstable: tuple[str, ...]  # prompts on which plain decoding itself gave two texts
     notes: tuple[str, ...]
+    conditions: tuple[str, ...] = ()  # what was asked and how: to be read with the figures
 
     @property
     def bugs(self) -> tuple[Difference, ...]:
@@ -165,7 +170,7 @@ def summarise(
     rows = tuple(row(family, keys, arm) for family, keys in families.items() for arm in plan.arms)
     totals = tuple(row(None, everything, arm) for arm in plan.arms)
     drafting = {arm.name for arm in plan.arms if arm.drafts}
-    silent = [r for r in (*totals, *rows) if r.arm in drafting and not r.totals.drafted_cycles]
+    silent = [r for r in (*totals, *rows) if r.arm in drafting and never_drafted(r.totals)]
     return Report(
         arms=tuple(arm.name for arm in plan.arms),
         rows=rows,
@@ -182,11 +187,21 @@ def summarise(
         differences=tuple(
             Difference(prompt, arm, repeat, identity)
             for (prompt, arm, repeat), identity in identities.items()
-            if identity.status in ("tie", "bug")
+            if identity.status in ("tie", "bug", "differs")
         ),
-        unstable=tuple(key for key in everything if len({r.tokens for r in table[key, PLAIN]}) > 1),
+        unstable=tuple(key for key in everything if len(_texts(table.get((key, PLAIN), ()))) > 1),
         notes=tuple(dict.fromkeys(note for run in runs for note in run.notes)),
+        conditions=tuple(filter(None, (turns_note(plan.prompts),))),
     )
+
+
+def never_drafted(totals: Totals) -> bool:
+    """No cycle had a draft, as far as its source tells of drafts at all."""
+    return not totals.drafted_cycles and totals.drafted_passes_known
+
+
+def _texts(runs: Iterable[Run]) -> set[tuple[tuple[int, ...], str]]:
+    return {(run.tokens, run.text) for run in runs}
 
 
 def grouped(runs: Iterable[Run]) -> dict[tuple[str, str], list[Run]]:
@@ -212,9 +227,11 @@ def _row(
         prompts=len(keys),
         speed=speed(keys, arm, table),
         totals=merge(run.totals for run in runs),
-        plain_ttft=_middle(keys, PLAIN, table, lambda run: run.ttft),
+        plain_ttft=_middle(keys, PLAIN, table, lambda run: run.ttft) if _has_plain(table) else None,
         ttft=_middle(keys, arm, table, lambda run: run.ttft),
-        identity=IdentityCount(found["same"], found["tie"], found["bug"], found["law"]),
+        identity=IdentityCount(
+            found["same"], found["tie"], found["bug"], found["law"], found["differs"]
+        ),
     )
 
 
@@ -236,12 +253,16 @@ def _reasons(
 def speed(keys: Sequence[str], arm: str, table: Runs) -> Speed:
     """The measured speed-up of `arm` on these prompts (the module's docstring defines it).
 
-    A prompt on which an arm generated nothing at all cannot be compared and is left out.
+    A prompt on which an arm generated nothing that was timed cannot be compared and is left out.
     """
-    known = [k for k in keys if all(run.tokens for run in (*table[k, PLAIN], *table[k, arm]))]
+    compared = (PLAIN, arm) if _has_plain(table) else (arm,)
+    known = [k for k in keys if all(_is_timed(run) for one in compared for run in table[k, one])]
     repeats = min((len(table[key, arm]) for key in known), default=0)
     if not known:
         return Speed(None, None, None, None, None, ONE_RUN_BAND, repeats, "no difference shown")
+    if compared == (arm,):
+        rate = _rate(known, arm, table)
+        return Speed(None, rate, None, None, None, ONE_RUN_BAND, repeats, "no difference shown")
     plain_rate, rate = (_rate(known, name, table) for name in (PLAIN, arm))
     plain_rates, rates = (
         [_rate_of_repeat(known, name, table, repeat) for repeat in range(repeats)]
@@ -262,19 +283,27 @@ def speed(keys: Sequence[str], arm: str, table: Runs) -> Speed:
     )
 
 
+def _has_plain(table: Runs) -> bool:
+    return any(arm == PLAIN for _, arm in table)
+
+
+def _is_timed(run: Run) -> bool:
+    return run.timed_tokens > 0 and run.seconds > 0
+
+
 def _rate(keys: Sequence[str], arm: str, table: Runs) -> float:
     tokens = seconds = 0.0
     for key in keys:
         runs = table[key, arm]
-        count = statistics.fmean(len(run.tokens) for run in runs)
+        count = statistics.fmean(run.timed_tokens for run in runs)
         tokens += count
-        seconds += count * statistics.median(run.seconds / len(run.tokens) for run in runs)
+        seconds += count * statistics.median(run.seconds / run.timed_tokens for run in runs)
     return tokens / seconds
 
 
 def _rate_of_repeat(keys: Sequence[str], arm: str, table: Runs, repeat: int) -> float:
     runs = [table[key, arm][repeat] for key in keys]
-    return sum(len(run.tokens) for run in runs) / sum(run.seconds for run in runs)
+    return sum(run.timed_tokens for run in runs) / sum(run.seconds for run in runs)
 
 
 def _assumed_noise(keys: Sequence[str], arm: str, table: Runs) -> float:

@@ -61,7 +61,11 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class BenchPlan:
-    """What is measured. `model` and `draft` as the user named them; `arms` without plain."""
+    """What is measured. `model` and `draft` as the user named them; `arms` without plain.
+
+    `ignore_eog`: texts go on past their end, so that all are equally long. `baseline` False: there
+    is no plain decoding to compare with (a server that cannot do it).
+    """
 
     model: str
     draft: str | None
@@ -71,6 +75,8 @@ class BenchPlan:
     sampling: Sampling
     max_tokens: int = 128
     repeats: int = 3
+    ignore_eog: bool = False
+    baseline: bool = True
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:
@@ -86,8 +92,8 @@ class BenchPlan:
 
     @property
     def all_arms(self) -> tuple[Arm, ...]:
-        """Plain first."""
-        return (Arm(PLAIN, SpecSettings()), *self.arms)
+        """Plain first, where there is one."""
+        return (Arm(PLAIN, SpecSettings()), *self.arms) if self.baseline else self.arms
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +106,11 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One measured generation. `ttft` is from the request to the first token, prompt included."""
+    """One measured generation. `ttft` is from the request to the first token, prompt included.
+
+    Of a server: tokens are -1 each, for their numbers are not shown; `clock` seconds on our own
+    clock brought `timed` of them (the first one came with the prompt).
+    """
 
     prompt: Prompt
     arm: str
@@ -115,6 +125,9 @@ class Run:
     single_seconds: float  # target passes of those cycles, Σ t_v: the machine's pace in this run
     finish: str
     notes: tuple[str, ...] = ()
+    text: str = ""
+    timed: int | None = None
+    clock: float | None = None
 
     @property
     def key(self) -> RunKey:
@@ -129,7 +142,12 @@ class Run:
     @property
     def seconds(self) -> float:
         """Time of generation, the prompt not counted."""
-        return self.totals.seconds
+        return self.totals.seconds if self.clock is None else self.clock
+
+    @property
+    def timed_tokens(self) -> int:
+        """Tokens that came in `seconds`."""
+        return len(self.tokens) if self.timed is None else self.timed
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +257,12 @@ def _warm_up(
 def _run(session: BenchSession, task: _Task, plan: BenchPlan) -> Run:
     session.reset()
     session.use(task.arm.spec)
-    request = Request(task.tokens, max_tokens=plan.max_tokens, sampling=plan.sampling)
+    request = Request(
+        task.tokens,
+        max_tokens=plan.max_tokens,
+        sampling=plan.sampling,
+        ignore_eog=plan.ignore_eog,
+    )
     return _collect(list(session.generate(request)), task)
 
 
@@ -267,6 +290,7 @@ def _collect(records: Sequence[Record], task: _Task) -> Run:
         single_seconds=sum(cycle.t_v for cycle in single),
         finish=finished.reason,
         notes=next((r.notes for r in records if isinstance(r, Started)), ()),
+        text="".join(cycle.text for cycle in cycles) + finished.text,
     )
 
 

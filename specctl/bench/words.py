@@ -19,6 +19,8 @@ def text(found: IdentityCount) -> str:
     """Is the text plain decoding's? The worst that was found."""
     if found.bugs:
         return f"BUG {found.bugs}"
+    if found.differs:
+        return f"differs {found.differs}"
     if found.ties:
         return f"tie {found.ties}"
     if found.same:
@@ -26,8 +28,10 @@ def text(found: IdentityCount) -> str:
     return "law" if found.law_only else "–"
 
 
-def short_time(seconds: float) -> str:
-    """`212 ms`, `4.5 s`."""
+def short_time(seconds: float | None) -> str:
+    """`212 ms`, `4.5 s`; `–` where it is not known."""
+    if seconds is None:
+        return "–"
     return f"{seconds * 1e3:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
@@ -38,6 +42,12 @@ SPEED_UP = (
 TIES = (
     "A tie is a place where two tokens were so close that the rounding of a batched pass decided; "
     "both ways were decoded again to prove it. Anything else is a bug."
+)
+
+
+DIFFERS = (
+    "Over HTTP a differing text is only that: whether it is a tie (two tokens so close that the "
+    "rounding of a batched pass decided) or a bug cannot be told; specctl verify can, in-process."
 )
 
 
