@@ -11,14 +11,16 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
 
 from specctl.errors import SpecctlError
 from specctl.tui.messages import Event, Note
 
 RATE = 8.0  # times per second that a screen looks for new events
+E = TypeVar("E")
 
 
-class Feed:
+class Drain(Generic[E]):
     """Runs jobs one after the other in a thread of its own.
 
     `take()` returns what has come since the last call, in order. `busy` is true while a job runs
@@ -26,8 +28,8 @@ class Feed:
     """
 
     def __init__(self) -> None:
-        self._events: deque[Event] = deque()
-        self._jobs: queue.SimpleQueue[Callable[[], Iterator[Event]] | None] = queue.SimpleQueue()
+        self._events: deque[E | Note] = deque()
+        self._jobs: queue.SimpleQueue[Callable[[], Iterator[E]] | None] = queue.SimpleQueue()
         self._waiting = 0
         self._closing = False
         self._lock = threading.Lock()
@@ -39,19 +41,19 @@ class Feed:
         """A job runs or waits."""
         return self._waiting > 0
 
-    def submit(self, job: Callable[[], Iterator[Event]]) -> None:
+    def submit(self, job: Callable[[], Iterator[E]]) -> None:
         """Run `job()` after those before it."""
         with self._lock:
             self._waiting += 1
         self._jobs.put(job)
 
-    def put(self, event: Event) -> None:
+    def put(self, event: E) -> None:
         """An event from elsewhere (gauges, notes)."""
         self._events.append(event)
 
-    def take(self) -> list[Event]:
+    def take(self) -> list[E | Note]:
         """All events since the last call."""
-        taken: list[Event] = []
+        taken: list[E | Note] = []
         try:
             while True:
                 taken.append(self._events.popleft())
@@ -86,3 +88,6 @@ class Feed:
             finally:
                 with self._lock:
                     self._waiting -= 1
+
+
+Feed = Drain[Event]  # what the dashboard's screens take

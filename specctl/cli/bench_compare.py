@@ -45,7 +45,7 @@ def bench_compare(
 def show(console: Console, found: Comparison, a: str, b: str) -> None:
     """Who is who, the two tables, and what else differs."""
     for letter, name, one in (("A", a, found.a), ("B", b, found.b)):
-        console.print(f"[bold]{letter}[/]  {escape(name)}: {escape(_what(one))}", soft_wrap=True)
+        console.print(f"[bold]{letter}[/]  {escape(name)}: {escape(what(one))}", soft_wrap=True)
     console.print(_speeds(found))
     console.print(_reasons(found))
     for note in found.notes:
@@ -53,7 +53,8 @@ def show(console: Console, found: Comparison, a: str, b: str) -> None:
     console.print(f"[dim]{_legend(found)}[/]")
 
 
-def _what(one: Stored) -> str:
+def what(one: Stored) -> str:
+    """What was measured, in a line."""
     with_draft = f" + {one.draft.file}" if one.draft else ""
     times = "once each" if one.repeats == 1 else f"{one.repeats} times each"
     return (

@@ -1,4 +1,4 @@
-"""`specctl bench page RESULT`: a kept result as an HTML page or an SVG picture."""
+"""`specctl bench page RESULT`: a kept result in the terminal, as an HTML page or a picture."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Annotated
 import typer
 
 from specctl.bench.results import check_writable
-from specctl.bench.stored import find, read_json
+from specctl.bench.stored import find, load, read_json
 from specctl.cli.bench import Html, Svg, write_pages
+from specctl.cli.bench_kept import show
+from specctl.cli.render import out
 from specctl.errors import UsageError
 
 
@@ -19,14 +21,15 @@ def bench_page(
     html: Html = None,
     svg: Svg = None,
 ) -> None:
-    """Draw a result of specctl bench: a page with all of it, or the chart alone.
+    """Show a result of specctl bench: in the terminal, or as a page with all of it, or a chart.
 
     The page is one file without scripts: charts, tables, and the result itself to
     download. The picture is readable on light and dark grounds.
     """
     asked = [file for file in (html, svg) if file is not None]
     if not asked:
-        raise UsageError("nothing to write", "--html FILE, --svg FILE or both")
+        show(out(), load(result))
+        return
     for file in asked:
         check_writable(file)
     source = find(result)

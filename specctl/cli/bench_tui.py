@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from specctl.bench.results import Outcome
 from specctl.bench.run import BenchPlan
 from specctl.cli import bench_view as view
 from specctl.cli import screen
-from specctl.cli.render import err, out
+from specctl.cli.render import err, out, rendered
 from specctl.errors import SpecctlError
 from specctl.resolve import Resolved
 
@@ -85,18 +84,10 @@ def _wait(worker: BenchWorker) -> None:
 
 def _report(outcome: Outcome, width: int) -> Text:
     """What is printed on leaving, for a screen of this width."""
-    from rich.text import Text
-
     from specctl.tui.bench_words import OPEN_NOTE
 
-    console = Console(
-        file=io.StringIO(),
-        width=width,
-        force_terminal=True,
-        highlight=False,
-        color_system=None if "NO_COLOR" in os.environ else "standard",
-    )
-    with console.capture() as captured:
+    def draw(console: Console) -> None:
         view.report(console, outcome.report, outcome.busy)
         console.print(OPEN_NOTE, style="dim")
-    return Text.from_ansi(captured.get())
+
+    return rendered(width, draw)

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Protocol
 
 from rich import box
@@ -17,7 +18,7 @@ from rich.table import Table
 
 from specctl.bench import words
 from specctl.bench.conduct import Checking, Opened
-from specctl.bench.report import NOTABLE, PromptSpeed, Report, Row
+from specctl.bench.report import NOTABLE, IdentityCount, PromptSpeed, Report, Row, Speed
 from specctl.bench.results import is_busy
 from specctl.bench.run import BenchPlan, Calibration, RunDone
 from specctl.units import format_seconds, number, percent
@@ -123,12 +124,12 @@ def report(console: Console, result: Report, busy: float | None = None) -> None:
     wide = console.width >= WIDE
     rows = result.rows if len({row.workload for row in result.rows}) > 1 else ()
     shown = (*rows, *result.totals)
-    console.print(_speeds(shown, wide))
-    console.print(_reasons(shown, wide))
+    console.print(speeds(shown, wide))
+    console.print(reasons(shown, wide))
     for row in result.totals:
-        _arm(console, row, result.of(row.arm))
+        arm(console, row, result.of(row.arm))
     _warnings(console, result)
-    _legend(console, result)
+    legend(console, [row.speed for row in result.totals], bool(result.differences))
     if busy is not None:
         once = any(row.speed.band_is_assumed for row in result.totals)
         console.print(
@@ -137,7 +138,39 @@ def report(console: Console, result: Report, busy: float | None = None) -> None:
         )
 
 
-def _speeds(rows: Sequence[Row], wide: bool) -> Table:
+class Figures(Protocol):
+    """What a row's figures are, of a run just done or of a kept one; see `metrics.Totals`."""
+
+    @property
+    def acceptance_rate(self) -> float | None: ...  # noqa: D102
+    @property
+    def accepted_per_cycle(self) -> float | None: ...  # noqa: D102
+    @property
+    def break_even(self) -> float | None: ...  # noqa: D102
+    @property
+    def coverage(self) -> float | None: ...  # noqa: D102
+    @property
+    def draft_share(self) -> float | None: ...  # noqa: D102
+    @property
+    def verify_share(self) -> float | None: ...  # noqa: D102
+    @property
+    def acceptance_by_position(self) -> tuple[float, ...]: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A row of the tables: one arm on one workload, or on all (`workload` None)."""
+
+    workload: str | None
+    arm: str
+    speed: Speed
+    totals: Figures
+    plain_ttft: float
+    ttft: float
+    identity: IdentityCount
+
+
+def speeds(rows: Sequence[Row | Shown], wide: bool) -> Table:
     """Does it pay?"""
     table = _table("Does it pay?", wide)
     for heading in ("plain\ntok/s", "spec.\ntok/s", "speed-\nup", "spread"):
@@ -155,13 +188,13 @@ def _speeds(rows: Sequence[Row], wide: bool) -> Table:
             words.spread(speed),
             _identity(row),
             words.NEVER
-            if not row.totals.drafted_cycles and row.arm != "none"
+            if row.totals.acceptance_rate is None and row.arm != "none"
             else f"[{colour}]{words.SHORT[speed.verdict]}[/]",
         )
     return table
 
 
-def _reasons(rows: Sequence[Row], wide: bool) -> Table:
+def reasons(rows: Sequence[Row | Shown], wide: bool) -> Table:
     """Why?"""
     table = _table("Why?", wide)
     for heading in (
@@ -200,8 +233,8 @@ def _table(title: str, wide: bool) -> Table:
 
 
 def _with_headings(
-    table: Table, rows: Sequence[Row], wide: bool
-) -> Iterator[tuple[tuple[str, ...], Row]]:
+    table: Table, rows: Sequence[Row | Shown], wide: bool
+) -> Iterator[tuple[tuple[str, ...], Row | Shown]]:
     """Each row with its first cells; the workload stands once, above its arms where narrow."""
     last: object = object()
     for row in rows:
@@ -219,12 +252,12 @@ def _with_headings(
         last = name
 
 
-def _identity(row: Row) -> str:
+def _identity(row: Row | Shown) -> str:
     said = words.text(row.identity)
     return f"[bold red]{said}[/]" if row.identity.bugs else said
 
 
-def _arm(console: Console, row: Row, prompts: Sequence[PromptSpeed]) -> None:
+def arm(console: Console, row: Row | Shown, prompts: Sequence[PromptSpeed]) -> None:
     """An arm in words: acceptance by position, best and worst prompt, gains and losses by name."""
     positions = row.totals.acceptance_by_position
     lines = []
@@ -281,11 +314,11 @@ def _warnings(console: Console, result: Report) -> None:
         console.print(f"[bold red]plain decoding itself gave two texts on {escape(prompt)}[/]")
 
 
-def _legend(console: Console, result: Report) -> None:
-    first = next((row.speed for row in result.totals), None)
-    if first is None:
+def legend(console: Console, totals: Sequence[Speed], differ: bool) -> None:
+    """What the figures mean; `differ`: some texts are not plain's."""
+    if not totals:
         return
-    noise = words.noise(first.band_is_assumed, max(row.speed.noise for row in result.totals))
+    noise = words.noise(totals[0].band_is_assumed, max(one.noise for one in totals))
     console.print(f"[dim]{words.SPEED_UP} {noise}[/]")
-    if result.differences:
+    if differ:
         console.print(f"[dim]{words.TIES}[/]")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -52,33 +53,35 @@ def doctor(
     if as_json:
         print(json.dumps(machine_json(machine), indent=1))
         return
-    _show(machine)
+    show(out(), machine)
     if verbose:
         _show_probes(machine)
 
 
-def _show(machine: Machine) -> None:
+def show(console: Console, machine: Machine) -> None:
+    """All of it, and what to do about what is idle."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
     if machine.simulated:
         grid.add_row(Text("Simulated", "bold yellow"), Text(", ".join(machine.overrides)))
-    for label, text in _rows(machine):
+    for label, text in rows(machine):
         grid.add_row(Text(label, "bold"), Text(text))
-    out().print(grid)
-    out().print()
+    console.print(grid)
+    console.print()
     for note in machine.notes:
-        out().print(Text(note, "yellow"))
+        console.print(Text(note, "yellow"))
     for line in engine_advice(machine):
         command = "pip install" in line and "llama-cpp-python" in line
-        out().print(
+        console.print(
             Text("  " + line if command else line, "bold" if command else "yellow"),
             soft_wrap=command,
         )
-    out().print(Text(_conclusion(machine)))
+    console.print(Text(conclusion(machine)))
 
 
-def _rows(machine: Machine) -> Iterator[tuple[str, str]]:
+def rows(machine: Machine) -> Iterator[tuple[str, str]]:
+    """Label and text of each part of the machine; a text may have several lines."""
     yield "CPU", _cpu(machine.host)
     yield "RAM", _ram(machine.host)
     if not machine.devices:
@@ -163,7 +166,7 @@ def _engine(machine: Machine) -> str:
     return f"llama-cpp-python {facts.version}, {kinds}{known}"
 
 
-def _conclusion(machine: Machine) -> str:
+def conclusion(machine: Machine) -> str:
     """One line that a newcomer can act on."""
     device = primary_device(machine)
     budget, why = memory_budget(machine, device)

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated
@@ -67,14 +67,14 @@ def pull(
         raise UsageError("--draft and --no-draft contradict each other")
     if not (0.1 <= stall <= 3600 and 0 <= retries <= 100):
         raise UsageError("--stall takes 0.1 … 3600 seconds, --retries 0 … 100")
-    files = _files(what, quant, "none" if no_draft else draft, revision)
+    files = files_of(what, quant, "none" if no_draft else draft, revision)
     hub = hub_from_environment(offline)
     policy = dataclasses.replace(DEFAULT, stall_seconds=stall, attempts=retries + 1)
     if dry_run:
         _say_plan(files, hub, policy)
         return
     if as_json:
-        for event in _with_twins(pull_files(files, hub, policy), files):
+        for event in with_twins(pull_files(files, hub, policy), files):
             print(_line(event), flush=True)
         return
     for path in fetch_shown(files, hub, policy):
@@ -91,7 +91,7 @@ def fetch_shown(files: list[Wanted], hub: Hub, policy: FetchPolicy = DEFAULT) ->
     paths: tuple[Path, ...] = ()
     try:
         with _shown() as show:
-            for event in _with_twins(pull_files(files, hub, policy), files):
+            for event in with_twins(pull_files(files, hub, policy), files):
                 show.event(event)
                 if isinstance(event, Done):
                     paths = event.paths
@@ -101,9 +101,17 @@ def fetch_shown(files: list[Wanted], hub: Hub, policy: FetchPolicy = DEFAULT) ->
     return paths
 
 
-def _files(
-    what: list[str], quant: str | None, draft: str | None, revision: str | None
+def files_of(
+    what: list[str],
+    quant: str | None = None,
+    draft: str | None = None,
+    revision: str | None = None,
 ) -> list[Wanted]:
+    """The files that these names mean, targets before their drafts; which draft goes to stderr.
+
+    Raises:
+        UsageError: no such profile, quant or draft, or a name that means no file of the hub.
+    """
     files: list[Wanted] = []
     profiles = None
     for name in what:
@@ -119,7 +127,7 @@ def _files(
     return files
 
 
-def _with_twins(events: Iterator[Event], files: list[Wanted]) -> Iterator[Event]:
+def with_twins(events: Iterator[Event], files: list[Wanted]) -> Generator[Event, None, None]:
     """A gated repo: say where else the same model lies, if a profile knows."""
     try:
         yield from events
@@ -187,10 +195,7 @@ class Plain:
     def done(self, event: Done) -> None:
         """Say the sum."""
         if event.fetched:
-            self.say(
-                f"{format_bytes(event.fetched)} fetched in {format_seconds(event.seconds)} "
-                f"({format_bytes(event.fetched / max(event.seconds, 1e-3))}/s)"
-            )
+            self.say(done_line(event))
 
     def say(self, text: str) -> None:
         """One line on stderr."""
@@ -208,6 +213,24 @@ def progress_line(event: Progress) -> str:
     if event.eta is not None and event.eta >= 1:
         parts.append(f"≈ {format_seconds(event.eta)} left")
     return ", ".join(parts)
+
+
+def figures(event: Progress) -> str:
+    """Bytes, rate and remaining time of the whole job, for beside a bar."""
+    numbers = f"{format_bytes(event.done)} of {format_bytes(event.total)}"
+    if event.rate is not None:
+        numbers += f"  {format_bytes(event.rate)}/s"
+    if event.eta is not None and event.eta >= 1:
+        numbers += f"  ≈ {format_seconds(event.eta)}"
+    return numbers
+
+
+def done_line(event: Done) -> str:
+    """What came, how long it took, and how fast that was."""
+    return (
+        f"{format_bytes(event.fetched)} fetched in {format_seconds(event.seconds)} "
+        f"({format_bytes(event.fetched / max(event.seconds, 1e-3))}/s)"
+    )
 
 
 def ready_line(event: Ready) -> str:
@@ -249,11 +272,7 @@ class Bar(Plain):
 
     def progress(self, event: Progress) -> None:
         """Show how far the job is."""
-        numbers = f"{format_bytes(event.done)} of {format_bytes(event.total)}"
-        if event.rate is not None:
-            numbers += f"  {format_bytes(event.rate)}/s"
-        if event.eta is not None and event.eta >= 1:
-            numbers += f"  ≈ {format_seconds(event.eta)}"
+        numbers = figures(event)
         count = f" {event.index}/{event.count}" if event.count > 1 else ""
         room = err().width - len(numbers) - len(count) - BAR_WIDTH
         self._bar.update(

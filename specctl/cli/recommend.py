@@ -68,7 +68,7 @@ def recommend(
         parse_size(ram) if ram is not None else None,
         gpu,
     )
-    result = _rank(machine, wish, top)
+    result = rank_machine(machine, wish, top)
     rows = (*result.ranked, *result.elsewhere)
     if as_json:
         print(json.dumps(to_json(result), ensure_ascii=False, indent=2))
@@ -82,7 +82,7 @@ def recommend(
         raise typer.Exit(1)
 
 
-def _rank(machine: Machine, wish: Wish, top: int) -> Recommendation:
+def rank_machine(machine: Machine, wish: Wish, top: int) -> Recommendation:
     """For the GPU; where that holds nothing, what runs on the CPU beside it."""
     models = catalog.load()
     budget = plan_budget(machine, primary_device(machine))
@@ -105,7 +105,7 @@ def say(text: str, style: str = "") -> None:
 def _show(result: Recommendation, everything: bool) -> None:
     _head(result.budget, result.wish)
     if not result.ranked:
-        say("\n" + _nothing(result))
+        say("\n" + nothing(result))
     _rows(result.ranked, 1)
     if result.ranked:
         best = result.ranked[0]
@@ -133,7 +133,7 @@ def _show(result: Recommendation, everything: bool) -> None:
         say(hint, style="dim")
 
 
-def _nothing(result: Recommendation) -> str:
+def nothing(result: Recommendation) -> str:
     """Why the first list is empty."""
     method = result.wish.method
     if result.elsewhere:
@@ -173,14 +173,14 @@ def _rows(rows: tuple[Configuration, ...], first: int) -> None:
     for rank_, one in enumerate(rows, first):
         line = Text(f"{rank_:2}  ")
         line.append(f"{one.model.id} {one.selection.file.quant}", style="bold")
-        line.append(f" · {_drafter(one)}")
-        speed = f"≈{_speeds(one)} tok/s"
+        line.append(f" · {drafter_words(one)}")
+        speed = f"≈{speed_words(one)} tok/s"
         gap = out().width - line.cell_len - len(speed)
         line.append(" " * gap if gap > 1 else "\n      ").append(speed)
         out().print(line)
         out().print(
-            f"    class {one.quality:g} · {_memory(one)} GiB · ctx ≤ {_ctx(one)} ·"
-            f" get {_download(one)} GiB{_even(one)}",
+            f"    class {one.quality:g} · {memory_words(one)} GiB · ctx ≤ {ctx_words(one)} ·"
+            f" get {download_words(one)} GiB{_even(one)}",
             style="dim",
         )
 
@@ -197,17 +197,18 @@ def _table(rows: tuple[Configuration, ...], first: int) -> Table:
             str(rank_),
             f"{one.quality:g}",
             f"{one.model.id} {one.selection.file.quant}",
-            _drafter(one),
-            _memory(one),
-            _ctx(one),
-            _download(one),
-            _speeds(one),
+            drafter_words(one),
+            memory_words(one),
+            ctx_words(one),
+            download_words(one),
+            speed_words(one),
             "–" if one.method == "none" else _range(one.prediction.break_even, 1),
         )
     return table
 
 
-def _drafter(one: Configuration) -> str:
+def drafter_words(one: Configuration) -> str:
+    """The drafter with K, its model, and what had to be given up."""
     words = "no speculation" if one.method == "none" else f"{one.method} K {one.prediction.k}"
     if looks_up(one):
         words = "look-up drafting (auto)"
@@ -223,19 +224,23 @@ def looks_up(one: Configuration) -> bool:
     return one.in_process and one.method in LOOKUPS
 
 
-def _memory(one: Configuration) -> str:
+def memory_words(one: Configuration) -> str:
+    """GiB used of those there are."""
     return f"{one.fit.used / GIB:.1f}/{one.budget / GIB:.1f}"
 
 
-def _ctx(one: Configuration) -> str:
+def ctx_words(one: Configuration) -> str:
+    """Tokens of context that fit."""
     return f"{one.usable_ctx // 1024}K"
 
 
-def _download(one: Configuration) -> str:
+def download_words(one: Configuration) -> str:
+    """GiB of all files; ≈ where it is no listed byte count."""
     return f"{'' if one.download_exact else '≈'}{one.download / GIB:.1f}"
 
 
-def _speeds(one: Configuration) -> str:
+def speed_words(one: Configuration) -> str:
+    """Tokens per second plain → with the drafter, both ranges of estimates."""
     plain = _range(one.prediction.plain, 0)
     return plain if one.method == "none" else f"{plain} → {_range(one.prediction.spec, 0)}"
 
@@ -301,7 +306,7 @@ def _facts(one: Configuration, result: Recommendation) -> Iterator[tuple[str, li
         f"{file.repo or file.folder}/{name}" for file in one.selection.files for name in file.names
     ]
     sizes = sorted({file.sizes for file in one.selection.files})
-    yield "Files", [*files, f"{_download(one)} GiB, sizes from {', '.join(sizes)}"]
+    yield "Files", [*files, f"{download_words(one)} GiB, sizes from {', '.join(sizes)}"]
     licence = [model.licence, *([model.licence_note] if model.licence_note else [])]
     yield "Licence", [": ".join(licence)]
     notes = [*one.notes, *model.notes]

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import functools
+import io
+import os
+from collections.abc import Callable
 
 from rich.console import Console
+from rich.text import Text
 
 
 @functools.cache
@@ -17,3 +21,17 @@ def out() -> Console:
 def err() -> Console:
     """stderr: notes, progress, warnings."""
     return Console(stderr=True, highlight=False)
+
+
+def rendered(width: int, draw: Callable[[Console], None]) -> Text:
+    """What `draw` prints on a console of `width` cells, as text for a screen."""
+    console = Console(
+        file=io.StringIO(),
+        width=width,
+        force_terminal=True,
+        highlight=False,
+        color_system=None if "NO_COLOR" in os.environ else "standard",
+    )
+    with console.capture() as captured:
+        draw(console)
+    return Text.from_ansi(captured.get())

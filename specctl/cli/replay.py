@@ -49,14 +49,15 @@ def replay(
     if svg is not None and svg.suffix.lower() != ".svg":
         raise UsageError(f"--svg {svg} is no .svg file", "name the picture like screen.svg")
     if svg is not None:
-        _picture(records, svg, _size(size), theme, at)
+        _picture(records, svg, picture_size(size), theme, at)
     elif once or screen.why_not() is not None:
         _panel(records, at)
     else:
         _play(records, speed, at, theme)
 
 
-def _size(text: str) -> tuple[int, int]:
+def picture_size(text: str) -> tuple[int, int]:
+    """Columns and lines of `120x40`, at most 400 and 200. Raises UsageError."""
     columns, _, lines = text.lower().replace("×", "x").partition("x")
     if not (columns.isdecimal() and lines.isdecimal() and int(columns) >= 40 and int(lines) >= 10):
         raise UsageError(f"--size {text!r} is not a size", "write it like 120x40; at least 40x10")

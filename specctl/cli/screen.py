@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO
 
 from specctl import paths
+from specctl.cli.interrupt import on_endings
 from specctl.errors import UsageError
 from specctl.tui.sizes import LEAST
 
@@ -151,7 +150,7 @@ def run(make: Callable[[], Screen[None]], theme: str | None = None) -> None:
     from specctl.tui.app import SpecctlApp
 
     if theme is not None:
-        _check_theme(theme)
+        check_theme(theme)
     with own_terminal(paths.cache_dir() / "native.log"):
         app = SpecctlApp(make(), theme)
         with ended_by_signals(app.exit):
@@ -160,27 +159,17 @@ def run(make: Callable[[], Screen[None]], theme: str | None = None) -> None:
         raise app.crash
 
 
-def _check_theme(theme: str) -> None:
+def check_theme(theme: str) -> None:
+    """Raises UsageError where Textual has no theme of this name."""
     from textual.theme import BUILTIN_THEMES
 
     if theme not in BUILTIN_THEMES:
         raise UsageError(f"there is no theme {theme!r}", "one of " + ", ".join(BUILTIN_THEMES))
 
 
-@contextlib.contextmanager
-def ended_by_signals(leave: Callable[[], None]) -> Iterator[None]:
+def ended_by_signals(leave: Callable[[], None]) -> contextlib.AbstractContextManager[None]:
     """SIGINT, SIGTERM and SIGHUP leave the screen as Ctrl-Q does, however often they come."""
-
-    def handler(_signal: int, _frame: FrameType | None) -> None:
-        leave()
-
-    names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    before = {name: signal.signal(getattr(signal, name), handler) for name in names}
-    try:
-        yield
-    finally:
-        for name, old in before.items():
-            signal.signal(getattr(signal, name), old)
+    return on_endings(lambda *_: leave())
 
 
 def gauges() -> Gauges:

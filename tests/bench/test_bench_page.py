@@ -230,7 +230,7 @@ def test_what_cannot_be_drawn_is_told(
     other.write_text('{"schema": "specctl-bench/1"}')
     target = str(tmp_path / "x.html")
     for arguments, said in (
-        ((str(other),), "nothing to write"),
+        ((str(other),), "is damaged"),
         ((str(other), "--html", target), "is damaged"),
         (("nowhere.json", "--html", target), "no result nowhere.json"),
         ((str(other), "--html", str(tmp_path / "no" / "x.html")), "no folder"),

@@ -7,67 +7,22 @@ from typing import ClassVar
 
 from rich.text import Text
 from textual import events
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import Screen
 from textual.widgets import Static
 
 from specctl.tui.bench_state import BenchLive, Place
-from specctl.tui.bench_words import cycle_lines, keys_line, prompt_lines
-from specctl.tui.widgets.glyphs import clean, glyphs
-from specctl.tui.widgets.speedbar import said
+from specctl.tui.bench_words import cycle_lines, prompt_lines
+from specctl.tui.screens.page import PageScreen
 
 
-class _Page(Screen[None]):
-    """A title, scrolling content made for the width there is, and a line of keys."""
+class _Page(PageScreen):
+    """A page of the bench: `r` shows the report from everywhere."""
 
-    KEYS: ClassVar[tuple[str, ...]] = ("arrows scroll", "Esc back")
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,backspace", "app.pop_screen", "back", show=False),
         Binding("r", "app.report", "the report", show=False),
     ]
-    DEFAULT_CSS = """
-    _Page { layout: vertical; }
-    _Page #title { height: 1; padding: 0 1; background: $panel; text-style: bold;
-                   text-wrap: nowrap; text-overflow: ellipsis; }
-    _Page VerticalScroll { height: 1fr; padding: 0 1; scrollbar-size-vertical: 1; }
-    _Page #page { width: 1fr; height: auto; text-wrap: nowrap; text-overflow: clip; }
-    _Page #page-keys { height: 1; padding: 0 1; background: $panel; }
-    """
-
-    def __init__(self, title: str, ascii_only: bool = False) -> None:
-        super().__init__()
-        self._signs = glyphs(ascii_only)
-        self._title = said(clean(title), self._signs)
-
-    def compose(self) -> ComposeResult:
-        """Title, page, keys."""
-        yield Static(self._title, id="title", markup=False)
-        with VerticalScroll():
-            yield Static("", id="page")
-        yield Static("", id="page-keys")
-
-    def on_mount(self) -> None:
-        """Arrow keys scroll at once."""
-        self.query_one(VerticalScroll).focus()
-
-    def on_resize(self, event: events.Resize) -> None:
-        """Made anew for the width."""
-        self.sync(True)
-
-    def sync(self, steps: bool) -> None:
-        """Draw again if there were steps."""
-        if not steps or not self.query("#page"):  # or it is not composed yet
-            return
-        width = max(20, self.size.width - 3)  # padding and scroll bar
-        self.query_one("#page", Static).update(self.page(width))
-        self.query_one("#page-keys", Static).update(keys_line(self.KEYS, width, self._signs))
-
-    def page(self, width: int) -> Content | Text:
-        """The content for this width, cells."""
-        raise NotImplementedError
 
 
 class PromptsScreen(_Page):
