@@ -41,6 +41,7 @@ CONTEXTS: list[tuple[str, Options]] = [
 WINDOW = ("8192, window cache", {"n_ctx": 8192, "swa_full": 0})
 SNAPSHOTS = ("8192, 8 snapshots", {"n_ctx": 8192, "n_rs_seq": K})
 MTP = ("8192, MTP context", {"n_ctx": 8192, "ctx_type": 1})
+STATE = ("kv", "swa kv", "recurrent", "snapshots")
 KV_NAMES = {1: "f16", 8: "q8_0", 2: "q4_0"}
 
 
@@ -99,7 +100,7 @@ def our_figures(facts: ModelFacts, options: Options) -> tuple[int, int, int]:
     )
     if mtp:
         return memory.part("weights").host, 0, memory.part("mtp").host
-    kept = sum(memory.part(name).host for name in ("kv", "swa kv", "recurrent"))
+    kept = sum(memory.part(name).host for name in STATE)
     return memory.part("weights").host, kept, memory.part("compute").host
 
 

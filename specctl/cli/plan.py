@@ -25,7 +25,7 @@ from specctl.hub.errors import NetworkError, OfflineError
 from specctl.plan import catalog
 from specctl.plan.budget import Held
 from specctl.plan.held import held_parts
-from specctl.plan.memory import Memory
+from specctl.plan.memory import Memory, Part
 from specctl.plan.placement import Budget, Need, Placement, largest_ctx, place, to_settings
 from specctl.resolve import header_places
 from specctl.units import GIB, format_bytes, parse_size
@@ -64,7 +64,7 @@ def plan(
     if as_json:
         print(json.dumps(placement_json(found, words, notes)))
     else:
-        _show(found, machine, words, notes, target_side, draft_side, k)
+        _show(found, machine, words, notes, target_side, draft_side)
     if not found.fits:
         raise typer.Exit(1)
 
@@ -190,6 +190,7 @@ def placement_json(found: Placement, words: tuple[str, str], notes: tuple[str, .
         "kind": found.kind,
         "fits": found.fits,
         "ctx": found.ctx,
+        "k": found.k,
         "device": found.device,
         "host": found.host,
         "budget": {**asdict(found.budget), "device_words": words[0], "host_words": words[1]},
@@ -208,14 +209,13 @@ def _show(
     notes: tuple[str, ...],
     target: Side,
     draft: Side | None,
-    k: int,
 ) -> None:
     if machine.simulated:
         out().print(Text(f"Simulated: {', '.join(machine.overrides)}", "yellow"))
     out().print(
         Text.assemble(
             (found.kind, "bold"),
-            f", {found.ctx} tokens of context, KV {found.target_need.kv_type_k}, K up to {k}",
+            f", {found.ctx} tokens of context, KV {found.target_need.kv_type_k}, K up to {found.k}",
         )
     )
     out().print(_table(found, target, draft))
@@ -237,7 +237,12 @@ def _show(
 def _show_context(found: Placement) -> None:
     gpu_layers = -1 if found.kind in ("full offload", "experts in RAM") else found.target.gpu_layers
     most = largest_ctx(
-        found.target_need, found.draft_need, found.budget, gpu_layers, found.target.n_cpu_moe
+        found.target_need,
+        found.draft_need,
+        found.budget,
+        gpu_layers,
+        found.target.n_cpu_moe,
+        k=found.k,
     )
     trained = found.target_need.shape.context_length
     limit = ", all it was trained for" if trained and most >= trained else ""
@@ -255,6 +260,8 @@ def _flags(found: Placement) -> str:
         flags.append(f"--draft-gpu-layers {settings.draft.gpu_layers}")
         if settings.draft.kv_type_k != "f16":
             flags.append(f"--draft-kv-type {settings.draft.kv_type_k}")
+    if found.target.part("snapshots") != Part("snapshots", 0, 0):
+        flags.append(f"--k {found.k}")  # left alone, `auto` keeps more of them
     return "specctl chat … " + " ".join(flags)
 
 

@@ -37,8 +37,7 @@ def held_parts(selection: Selection) -> tuple[Held, Held | None]:
     if selection.draft_model is not None:
         small = selection.draft_model.shape_of(file)
         assert small is not None  # candidates.py saw to it
-        snapshots = k if small.is_hybrid else 0
-        return target, Held(small, file.size, snapshots=snapshots)
+        return target, Held(small, file.size)  # opened for one row: it keeps no snapshots
     if not selection.in_process:
         encoder = selection.method in ENCODERS
         return target, Held(head_shape(shape), file.size, rows=k, encoder=encoder)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from specctl.enginefacts import most_snapshots
 from specctl.errors import SettingsError
 from specctl.gguf.arches import ROLLBACK
 from specctl.gguf.shape import LayerMemory, Shape
@@ -197,6 +198,22 @@ def estimate(
     return Memory(used, cells, n_blocks + 1 - start, n_cpu_moe)
 
 
+def most_kept(shape: Shape, weights: Weights | int, mtp: bool = False) -> int | None:
+    """Snapshots of its recurrent state that the engine would keep at most
+    (`enginefacts.most_snapshots`), 0 where llama.cpp keeps none; None for a KV cache alone.
+
+    `mtp`: its MTP layers are loaded, and count as weights.
+    """
+    if not shape.is_hybrid:
+        return None
+    if shape.arch not in ROLLBACK:
+        return 0
+    loaded = weights if isinstance(weights, int) else weights.total
+    if isinstance(weights, Weights) and not mtp and 0 < shape.n_layer < len(weights.layers):
+        loaded -= sum(weights.layers[shape.n_layer :])
+    return max(0, most_snapshots(loaded, shape.recurrent_bytes))
+
+
 def _spread(total: int, shape: Shape) -> Weights:
     share = 0.0
     if shape.is_moe:  # routed experts against everything else of a layer, by their matrices
@@ -230,7 +247,8 @@ def _memory(
     shape: Shape, start: int, cells: int, swa_cells: int, type_k: str, type_v: str, snapshots: int
 ) -> list[Part]:
     bytes_k, bytes_v = KV_BYTES[type_k], KV_BYTES[type_v]
-    totals = {"kv": [0.0, 0.0], "swa kv": [0.0, 0.0], "recurrent": [0.0, 0.0]}
+    names = ("kv", "swa kv", "recurrent", "snapshots")
+    totals = {name: [0.0, 0.0] for name in names}
     for index, layer in enumerate(layers_of(shape)):
         side = 0 if index >= start else 1
         per_token = layer.kv_k * bytes_k + layer.kv_v * bytes_v
@@ -238,7 +256,8 @@ def _memory(
             totals["swa kv"][side] += per_token * swa_cells
         else:
             totals["kv"][side] += per_token * cells
-        totals["recurrent"][side] += layer.recurrent_bytes * (1 + snapshots)
+        totals["recurrent"][side] += layer.recurrent_bytes
+        totals["snapshots"][side] += layer.recurrent_bytes * snapshots
     return [Part(name, round(device), round(host)) for name, (device, host) in totals.items()]
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from specctl.gguf.shape import Shape
 from specctl.gguf.weights import Weights
-from specctl.plan.memory import Memory, estimate, pad
+from specctl.plan.memory import Memory, estimate, most_kept, pad
 from specctl.settings import EngineSettings, ModelSettings
 from specctl.units import format_bytes
 
@@ -62,6 +62,7 @@ class Placement:
     decisions: tuple[str, ...]
     target_need: Need
     draft_need: Need | None
+    k: int  # tokens a draft may have here: what was asked, or what snapshots of a state allow
 
     @property
     def device(self) -> int:
@@ -92,7 +93,8 @@ def place(
         draft: what may be left out; an MTP head in the target is `target.mtp`.
         budget: what this machine can give.
         ctx: tokens of context; None is the default 8192, which may be shrunk, visibly.
-        k: most tokens drafted per cycle: K + 1 rows are verified, K states kept.
+        k: most tokens drafted per cycle: K + 1 rows are verified. Of a recurrent state K
+            snapshots are kept, no more than the engine would keep, which bounds K.
         ubatch: micro-batch, tokens.
         flash_attn: as opened.
         swa_full: as opened.
@@ -149,7 +151,10 @@ class _Search:
         self, target: Need, draft: Need | None, budget: Budget, ctx: int | None, k: int,
         ubatch: int, flash_attn: bool, swa_full: bool,
     ) -> None:  # fmt: skip
-        self.target, self.draft, self.budget, self.k = target, draft, budget, k
+        self.target, self.draft, self.budget = target, draft, budget
+        most = most_kept(target.shape, target.weights, target.mtp)
+        self.k = min(k, most) if most else k
+        self.snapshots = self.k if most else 0
         self.asked = ctx is not None
         trained = target.shape.context_length or DEFAULT_CTX
         self.ctx = ctx if ctx is not None else min(DEFAULT_CTX, trained)
@@ -159,6 +164,22 @@ class _Search:
             self.decisions.append(
                 f"{self.ctx} tokens are more than the {target.shape.context_length} "
                 "the model was trained for"
+            )
+        if most is not None:
+            self._say_snapshots(most, k)
+
+    def _say_snapshots(self, most: int, k: int) -> None:
+        """As the engine says it when it opens such a target."""
+        if not most:
+            self.decisions.append(
+                "llama.cpp keeps no snapshots of its recurrent state: a rejected draft costs a "
+                "second pass"
+            )
+        elif k > most:
+            size = format_bytes(self.target.shape.recurrent_bytes)
+            self.decisions.append(
+                f"drafts of at most {most} tokens, not {k}: for each, a snapshot of the recurrent "
+                f"state is kept, {size}"
             )
 
     def bill(self, need: Need, ctx: int, gpu_layers: int, n_cpu_moe: int, drafts: bool) -> Memory:
@@ -173,6 +194,8 @@ class _Search:
             outputs=1 if drafts and not need.mtp else self.k + 1,
             flash_attn=flash_attn,
             swa_full=swa_full,
+            # a draft's context is opened for one row: a state of its own is put back from a copy
+            snapshots=0 if drafts else self.snapshots,
             gpu_layers=gpu_layers,
             n_cpu_moe=n_cpu_moe,
             mtp=need.mtp,
@@ -290,7 +313,7 @@ class _Search:
         target, draft = bills
         return Placement(
             kind, True, ctx, target, draft, self.budget, tuple(self.decisions), self.target,
-            self.draft if draft else None,
+            self.draft if draft else None, self.k,
         )  # fmt: skip
 
     def refuse(self, gpu_layers: int) -> Placement:
@@ -314,6 +337,7 @@ class _Search:
             tuple(self.decisions),
             self.target,
             None,
+            self.k,
         )
 
 
