@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,13 +12,12 @@ import typer
 from specctl import recording
 from specctl.cli import options as o
 from specctl.cli import screen as full_screen
+from specctl.cli.opening import as_named, open_named
 from specctl.cli.talk import Look, Talk, run_interactive
 from specctl.errors import UsageError
 from specctl.paths import expanded
-from specctl.settings import EngineSettings, SpecSettings
 
 if TYPE_CHECKING:
-    from specctl.engine.session import Session
     from specctl.resolve import Resolved
 
 DEFAULT_TYPE = "auto"
@@ -42,9 +40,7 @@ def chat(
     max_tokens: Annotated[
         int, typer.Option("--max-tokens", "-n", help="Longest answer, tokens.")
     ] = 1024,
-    think: Annotated[
-        str | None, typer.Option("--think", help="on or off, for models that can think.")
-    ] = None,
+    think: o.Think = None,
     stop: Annotated[
         list[str] | None, typer.Option("--stop", help="Stop at this text; repeatable.")
     ] = None,
@@ -120,8 +116,7 @@ def chat(
     # fmt: on
     if max_tokens < 1:
         raise UsageError(f"--max-tokens {max_tokens} is below 1")
-    if think not in (None, "on", "off"):
-        raise UsageError(f"--think {think!r}", "say on or off")
+    thinking = o.thinking(think)
     gbnf, grammar_notes = o.grammar(grammar, json_schema)
     look = Look(no_color=no_color, json=json)
     from specctl.cli import aliases
@@ -138,14 +133,14 @@ def chat(
         files = _files(model, draft, ctx, message is None)
         flags = [spec] if spec_type is None else []
         if spec_type is None:
-            spec = _as_named(spec, files)
+            spec = as_named(spec, files)
         (spec,), files = aliases.settle([spec], files, draft)
         say_tuned(files, [spec], (flags, settings))
         say_unused_draft(files, [spec])
-        manner = Manner(sampling, max_tokens, tuple(stop or ()), _on(think), gbnf)
+        manner = Manner(sampling, max_tokens, tuple(stop or ()), thinking, gbnf)
 
         def begin(opened: contextlib.ExitStack) -> Dialogue:
-            session = opened.enter_context(_open(files, spec, settings))
+            session = opened.enter_context(open_named(files, spec, settings))
             dialogue = Dialogue(session, manner, system)
             dialogue.notes += grammar_notes
             if saved is not None:
@@ -172,10 +167,6 @@ def _may_open_screen(plain: bool) -> bool:
     return reason is None
 
 
-def _on(think: str | None) -> bool | None:
-    return None if think is None else think == "on"
-
-
 def _files(model: str | None, draft: str | None, ctx: int, interactive: bool) -> Resolved:
     """What was named; with nothing named a proposal, or the demo model where nobody is asked."""
     from specctl.cli import fetching
@@ -185,37 +176,6 @@ def _files(model: str | None, draft: str | None, ctx: int, interactive: bool) ->
 
         return propose(ctx)
     return fetching.resolved(model or fetching.demo_without_asking("chat"), draft)
-
-
-def _as_named(spec: SpecSettings, files: Resolved) -> SpecSettings:
-    """What was tuned, or the look-up or head that a name asks for (`id+ngram-mod`, `id+draft-mtp`);
-    a draft model is for `auto` to use.
-    """
-    if files.tuned is not None:
-        return files.tuned.spec(spec)
-    if files.spec_types in (None, ("draft-simple",)):
-        return spec
-    return dataclasses.replace(spec, types=files.spec_types, k=spec.k or files.k)
-
-
-def _open(files: Resolved, spec: SpecSettings, settings: EngineSettings) -> Session:
-    from specctl.engine.session import open_session
-
-    return open_session(files.model, files.draft, (spec,), _as_proposed(settings, files))
-
-
-def _as_proposed(settings: EngineSettings, files: Resolved) -> EngineSettings:
-    """What was tuned, or the KV type and place with which a proposal fits, where the flags say
-    nothing else.
-    """
-    if files.tuned is not None:
-        return files.tuned.engine(settings)
-    target = settings.target
-    if files.kv_type and target.kv_type_k == "f16":
-        target = dataclasses.replace(target, kv_type_k=files.kv_type, kv_type_v=files.kv_type)
-    if files.n_cpu_moe and not target.n_cpu_moe:
-        target = dataclasses.replace(target, n_cpu_moe=files.n_cpu_moe)
-    return dataclasses.replace(settings, target=target)
 
 
 def _one_shot(prompt: str | None) -> str | None:

@@ -53,6 +53,18 @@ def stopping(stop: Callable[[], None]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def on_endings(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """Inside, `handler` is called for SIGINT, SIGTERM and SIGHUP, as far as there are such."""
+    names = [name for name in _ENDINGS if hasattr(signal, name)]
+    before = {name: signal.signal(getattr(signal, name), handler) for name in names}
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            signal.signal(getattr(signal, name), old)
+
+
+@contextlib.contextmanager
 def ended_alike() -> Iterator[None]:
     """Inside, SIGTERM and SIGHUP end it as Ctrl-C does; a second signal changes nothing."""
     asked = False
@@ -63,10 +75,5 @@ def ended_alike() -> Iterator[None]:
             asked = True
             raise KeyboardInterrupt
 
-    names = [name for name in _ENDINGS if hasattr(signal, name)]
-    before = {name: signal.signal(getattr(signal, name), handler) for name in names}
-    try:
+    with on_endings(handler):
         yield
-    finally:
-        for name, old in before.items():
-            signal.signal(getattr(signal, name), old)

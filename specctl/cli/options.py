@@ -97,6 +97,7 @@ JsonSchema = Annotated[
         help="A JSON schema for each answer; {} is any object.",
     ),
 ]
+Think = Annotated[str | None, typer.Option("--think", help="on or off, for models that can think.")]
 Seed = Annotated[int | None, typer.Option("--seed", help="Default: a new one each time.")]
 
 MinAccept = Annotated[
@@ -185,6 +186,13 @@ def sampling(
         presence_penalty=presence,
         seed=secrets.randbits(32) if seed is None else seed,
     )
+
+
+def thinking(think: str | None) -> bool | None:
+    """--think as a switch; None leaves it to the model's template. UsageError: another word."""
+    if think not in (None, "on", "off"):
+        raise UsageError(f"--think {think!r} is no switch", "say on or off")
+    return None if think is None else think == "on"
 
 
 def grammar(file: Path | None, schema: str | None) -> tuple[str | None, tuple[str, ...]]:

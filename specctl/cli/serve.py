@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import os
-import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -15,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from specctl.cli import options as o
-from specctl.cli.chat import _as_named, _open
+from specctl.cli.interrupt import on_endings
+from specctl.cli.opening import as_named, open_named
 from specctl.errors import SpecctlError, UsageError
 from specctl.settings import Sampling
 
@@ -57,9 +57,7 @@ def serve(
     max_tokens: Annotated[
         int, typer.Option("--max-tokens", "-n", help="Longest answer where none is asked for.")
     ] = 1024,
-    think: Annotated[
-        str | None, typer.Option("--think", help="on or off, for models that can think.")
-    ] = None,
+    think: o.Think = None,
     temperature: o.Temperature = 0.7,
     top_k: o.TopK = 40,
     top_p: o.TopP = 0.95,
@@ -96,8 +94,7 @@ def serve(
     )
     sampling = o.sampling(temperature, top_k, top_p, min_p, (repeat_penalty, 0.0, 0.0), 0)
     # fmt: on
-    if think not in (None, "on", "off"):
-        raise UsageError(f"--think {think!r}", "say on or off")
+    thinking = o.thinking(think)
     for flag, value in (("--max-tokens", max_tokens), ("--max-waiting", max_waiting),
                         ("--max-body", max_body), ("--timeout", timeout)):  # fmt: skip
         if not value >= 1:
@@ -115,19 +112,19 @@ def serve(
         files = fetching.resolved(model or fetching.demo_without_asking("serve"), draft)
         flags = [spec] if spec_type is None else []
         if spec_type is None:
-            spec = _as_named(spec, files)
+            spec = as_named(spec, files)
         (spec,), files = aliases.settle([spec], files, draft)
         fetching.say_tuned(files, [spec], (flags, settings))
         fetching.say_unused_draft(files, [spec])
         server = _Server()
 
         def opened(stack: contextlib.ExitStack) -> Session:
-            return stack.enter_context(_open(files, spec, settings))
+            return stack.enter_context(open_named(files, spec, settings))
 
-        board = Board(speculates=spec.types != ("none",))
+        board = Board(spec.types)
         worker = Worker(opened, board, max_waiting, _say_ready, server.end)
-        rules = Rules(key, max_body << 20, timeout, local=local)
-        default = _default(sampling, max_tokens, None if think is None else think == "on")
+        rules = Rules(key, max_body << 20, timeout, local, host)
+        default = _default(sampling, max_tokens, thinking)
         _say(f"listening on {_url(listening)} (OpenAI base URL: {_url(listening)}/v1)")
         server.run(make_app(worker, rules, default), listening, worker)
         if worker.failure is not None:
@@ -229,13 +226,8 @@ class _Server:
                     worker.stop()
                     self.handle_exit(number, frame)
 
-                numbers = (signal.SIGINT, signal.SIGTERM)
-                before = {number: signal.signal(number, handle) for number in numbers}
-                try:
+                with on_endings(handle):
                     yield
-                finally:
-                    for number, handler in before.items():
-                        signal.signal(number, handler)
 
         config = uvicorn.Config(
             app,  # type: ignore[arg-type]

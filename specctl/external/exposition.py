@@ -47,6 +47,11 @@ class Samples:
         found = self.by_name.get(name)
         return None if found is None else _checked(name, max(value for _, value in found))
 
+    def label(self, name: str, label: str) -> str | None:
+        """What a series that only informs says in a label; None where it is not there."""
+        found = self.by_name.get(name)
+        return found[0][0].get(label) if found else None
+
     def by_position(self, name: str, label: str = "position") -> tuple[int, ...]:
         """Sums by a label that counts from 0; what is missing in between is 0.
 
@@ -108,7 +113,7 @@ def render(series: Iterable[Series], labels: Labels) -> str:
             pairs = ",".join(
                 f'{key}="{_escaped(text)}"' for key, text in {**labels, **more}.items()
             )
-            lines.append(f"{one.name}{{{pairs}}} {value!r}")
+            lines.append(f"{one.name}{{{pairs}}} {value!r}" if pairs else f"{one.name} {value!r}")
     return "\n".join(lines) + "\n"
 
 

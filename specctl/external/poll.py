@@ -134,7 +134,7 @@ def _counting(
 def remarks_on(seen: Seen, reading: Reading) -> Iterator[Remark]:
     """What its numbers do not tell, once."""
     if seen.speculates is False:
-        yield Remark(f"{seen.title} runs without speculation", "warning")
+        yield _plain(seen)
     elif reading.speculates is None and seen.engine != "trtllm":
         yield Remark(
             f"{seen.title} has no series of speculation: it is off there, or an older release",
@@ -153,6 +153,10 @@ def remarks_on(seen: Seen, reading: Reading) -> Iterator[Remark]:
         yield Remark("generated tokens are not told: no tok/s, no tokens per pass", "warning")
 
 
+def _plain(seen: Seen) -> Remark:
+    return Remark(f"{seen.title} runs without speculation", "warning")
+
+
 def _words(error: SpecctlError) -> str:
     return error.message.rstrip(".")
 
@@ -164,6 +168,8 @@ def _following(
     line: Line, seen: Seen, plan: Plan, wait: Wait, clock: Callable[[], float]
 ) -> Iterator[Record | Remark]:
     """Its stream of cycles; where it has none, its counters."""
+    if seen.speculates is False:
+        yield _plain(seen)
     told = False
     opened = False
     while True:

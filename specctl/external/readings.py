@@ -32,6 +32,7 @@ PREFIX: dict[Engine, str] = {
     "sglang": "sglang:",
     "trtllm": "trtllm_",
 }
+SPEC_INFO = f"{PREFIX['specctl']}spec_decode_info"  # 1, with the spec types in its label
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,17 @@ def read_series(engine: Engine, samples: Samples) -> Reading:
     return _by_drafts(PREFIX[engine], samples)
 
 
+def specctl_method(samples: Samples) -> tuple[bool, str]:
+    """Whether a specctl server speculates, and by which spec types: it says so.
+
+    One that does not yet is told as vLLM is: its series are there where it speculates.
+    """
+    types = samples.label(SPEC_INFO, "spec_type")
+    if types is None:
+        return samples.has(f"{PREFIX['specctl']}spec_decode_num_"), ""
+    return (False, "") if types == "none" else (True, types)
+
+
 def _by_drafts(prefix: str, samples: Samples) -> Reading:
     """llama-server, vLLM and specctl: the same suffixes."""
     spec = f"{prefix}spec_decode_num_"
@@ -101,6 +113,9 @@ def _by_drafts(prefix: str, samples: Samples) -> Reading:
     running = samples.count(f"{prefix}num_requests_running")
     if running is None:
         running = samples.count(f"{prefix}requests_processing")
+    began = samples.most("process_start_time_seconds")
+    if began is None:
+        began = samples.most(f"{prefix}process_start_time_seconds")
     drafted_at = samples.by_position(f"{spec}draft_tokens_per_pos_total") or None
     return Reading(
         Sums(
@@ -113,7 +128,7 @@ def _by_drafts(prefix: str, samples: Samples) -> Reading:
             seconds=seconds,
             passes=samples.count(f"{prefix}cycles_total"),
         ),
-        began=samples.most("process_start_time_seconds"),
+        began=began,
         running=running,
         speculates=None if drafts is None else True,
     )

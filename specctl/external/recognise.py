@@ -9,7 +9,7 @@ from specctl.errors import RemoteError
 from specctl.external.errors import GoneError, JunkError, MetricsOffError, NotAnEngineError
 from specctl.external.exposition import parse
 from specctl.external.flags import ENGINES
-from specctl.external.readings import PREFIX, Engine
+from specctl.external.readings import PREFIX, Engine, specctl_method
 from specctl.external.wire import Answer, Line
 from specctl.units import printable
 
@@ -71,6 +71,9 @@ def recognise(line: Line) -> Seen:
     if engine == "trtllm" and not counted:  # either of its two switches
         counted = _by_metrics(line.get("/prometheus/metrics")) == "trtllm"
     seen = _about(line, engine, _first_model(models), counted)
+    if engine == "specctl" and counted:
+        on, method = specctl_method(parse(metrics.text))
+        return replace(seen, speculates=on, method=_word(method))
     listed = metrics.json() if engine == "trtllm" and metrics.ok else None
     return replace(seen, listed=tuple(listed)) if isinstance(listed, list) else seen
 

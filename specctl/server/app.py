@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import ipaddress
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -38,7 +39,6 @@ from specctl.server.worker import Begun, Job, Worker
 _IDLE = 15.0  # seconds of silence after which a stream says that it lives
 _JOIN = 10.0  # seconds that the engine's thread may take to free the model
 _SSE = {"cache-control": "no-store", "x-accel-buffering": "no"}
-_LOCAL = {"localhost", "127.0.0.1", "[::1]"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,15 @@ class Rules:
     """Who may ask, and how much. `timeout`: of a whole request, waiting included, seconds.
 
     `local`: names of this machine alone are taken in the Host header, for a page of a foreign name
-    that resolves to it must not reach a server without a key.
+    that resolves to it must not reach a server without a key: localhost, loopback addresses, and
+    `name`, the one that the server was told to listen on.
     """
 
     api_key: str | None = None
     max_body: int = 4 << 20
     timeout: float = 600.0
     local: bool = True
+    name: str = ""
 
 
 def make_app(worker: Worker, rules: Rules, default: Wanted) -> Starlette:
@@ -82,6 +84,19 @@ def make_app(worker: Worker, rules: Rules, default: Wanted) -> Starlette:
         },
         lifespan=lifespan,
     )
+
+
+def _is_local(host: str, named: str) -> bool:
+    """A Host header, with or without a port, that names this machine. An address needs no look-up,
+    so no foreign name can stand for it.
+    """
+    name = host if host.endswith("]") else host.rsplit(":", 1)[0]
+    name = name.lower().rstrip(".")
+    if name in ("localhost", named.lower()):
+        return bool(name)
+    with suppress(ValueError):
+        return ipaddress.ip_address(name.removeprefix("[").removesuffix("]")).is_loopback
+    return False
 
 
 async def _as_json(_request: Request, error: Exception) -> Response:
@@ -124,9 +139,8 @@ class _Api:
                 raise ApiError(401, "wrong or missing API key", code="invalid_api_key")
         elif rules.local:
             host = request.headers.get("host", "")
-            name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-            if name not in _LOCAL:
-                raise ApiError(403, f"host {name!r} is not this machine", code="wrong_host")
+            if not _is_local(host, rules.name):
+                raise ApiError(403, f"host {host!r} is not this machine", code="wrong_host")
 
     async def health(self, _request: Request) -> Response:
         """ok, busy, loading or ended; 503 for the last two."""

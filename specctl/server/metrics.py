@@ -1,7 +1,8 @@
 """`/metrics`: sums of all answers as Prometheus text, and `/cycles`: every record as it happens.
 
 Speculation's series have the suffixes of llama-server and vLLM, behind `specctl:`. They move with
-every cycle, not only when an answer has ended.
+every cycle, not only when an answer has ended, and are there where it speculates;
+`specctl:spec_decode_info` names the spec types, or `none`.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from specctl.events import Cycle, Finished, PromptDone, Record
+from specctl.external.exposition import Series, render
+from specctl.external.readings import PREFIX, SPEC_INFO
 from specctl.metrics import Totals, add
 
+_PREFIX = PREFIX["specctl"]
 _BEHIND = 1024  # records that a reader of /cycles may be behind before it is let go
 
 
@@ -34,10 +38,10 @@ class Listener:
 
 
 class Board:
-    """What the engine's thread tells, for anyone to read. `speculates`: some spec type is on."""
+    """What the engine's thread tells, for anyone to read. `spec_types`: what is tried, in order."""
 
-    def __init__(self, speculates: bool) -> None:
-        self.speculates = speculates
+    def __init__(self, spec_types: tuple[str, ...]) -> None:
+        self._spec_types = spec_types
         self.totals = Totals()
         self.prompt_tokens = self.reused_tokens = 0
         self.prompt_seconds = 0.0
@@ -88,14 +92,11 @@ class Board:
 
     def text(self, waiting: int) -> str:
         """The exposition."""
-        return "".join(
-            f"# HELP specctl:{name} {words}\n# TYPE specctl:{name} {kind}\n"
-            + "".join(f"specctl:{name}{labels} {value}\n" for labels, value in values)
-            for name, kind, words, values in self._series(waiting)
-        )
+        return render(self._series(waiting), {})
 
-    def _series(self, waiting: int) -> Iterator[tuple[str, str, str, list[tuple[str, float]]]]:
+    def _series(self, waiting: int) -> Iterator[Series]:
         totals = self.totals
+        ends = tuple(({"reason": key}, float(self.finished[key])) for key in sorted(self.finished))
         yield from (
             _one("generation_tokens_total", "Tokens of answers.", totals.emitted),
             _one("tokens_predicted_total", "The same, by llama-server's name.", totals.emitted),
@@ -104,30 +105,29 @@ class Board:
             _one("prompt_tokens_cached_total", "Of them, kept from before.", self.reused_tokens),
             _one("prompt_seconds_total", "Time of reading prompts.", self.prompt_seconds),
             _one("cycles_total", "Passes of the target.", totals.cycles),
-            ("request_finished_total", "counter", "Answers by how they ended.",
-             [(f'{{reason="{key}"}}', float(self.finished[key])) for key in sorted(self.finished)]),
+            Series(_PREFIX + "request_finished_total", "counter", "Answers by their end.", ends),
             _one("num_requests_running", "Answers under way.", self.running, "gauge"),
             _one("requests_processing", "The same.", self.running, "gauge"),
             _one("num_requests_waiting", "Requests in the queue.", waiting, "gauge"),
             _one("process_start_time_seconds", "Unix time.", self._began, "gauge"),
+            Series(SPEC_INFO, "gauge", "How it drafts; none is plain decoding.",
+                   (({"spec_type": ",".join(self._spec_types)}, 1.0),)),
         )  # fmt: skip
-        if self.speculates:
-            yield from self._speculation(totals)
-
-    def _speculation(
-        self, totals: Totals
-    ) -> Iterator[tuple[str, str, str, list[tuple[str, float]]]]:
-        name = "spec_decode_num_"
-        yield _one(f"{name}drafts_total", "Cycles with a draft.", totals.drafted_cycles)
-        yield _one(f"{name}draft_tokens_total", "Drafted tokens.", totals.drafted)
-        yield _one(f"{name}accepted_tokens_total", "Of them, accepted.", totals.accepted)
-        for what, counts in (("draft", totals.drafted_at), ("accepted", totals.accepted_at)):
-            values = [(f'{{position="{at}"}}', float(count)) for at, count in enumerate(counts)]
-            words = "Cycles that reached this position, counted from 0."
-            yield f"{name}{what}_tokens_per_pos_total", "counter", words, values
+        if self._spec_types != ("none",):
+            yield from _speculation(totals)
 
 
-def _one(
-    name: str, words: str, value: float, kind: str = "counter"
-) -> tuple[str, str, str, list[tuple[str, float]]]:
-    return name, kind, words, [("", value)]
+def _speculation(totals: Totals) -> Iterator[Series]:
+    """Only where something drafts, as vLLM does."""
+    name = "spec_decode_num_"
+    yield _one(f"{name}drafts_total", "Cycles with a draft.", totals.drafted_cycles)
+    yield _one(f"{name}draft_tokens_total", "Drafted tokens.", totals.drafted)
+    yield _one(f"{name}accepted_tokens_total", "Of them, accepted.", totals.accepted)
+    for what, counts in (("draft", totals.drafted_at), ("accepted", totals.accepted_at)):
+        values = tuple(({"position": str(at)}, float(count)) for at, count in enumerate(counts))
+        words = "Cycles that reached this position, counted from 0."
+        yield Series(f"{_PREFIX}{name}{what}_tokens_per_pos_total", "counter", words, values)
+
+
+def _one(name: str, words: str, value: float, kind: str = "counter") -> Series:
+    return Series(_PREFIX + name, kind, words, (({}, float(value)),))

@@ -16,8 +16,8 @@ from hubserver import HubServer
 
 from specctl import demo
 from specctl.cli import proposal, render
-from specctl.cli.chat import _as_named, _as_proposed
 from specctl.cli.fetching import say_unused_draft
+from specctl.cli.opening import as_named, as_proposed
 from specctl.drafters.registry import SPEC_TYPES
 from specctl.errors import ModelError, SpecctlError, UsageError
 from specctl.hardware.machine import take_snapshot
@@ -325,16 +325,16 @@ def test_in_process_methods_are_those_with_a_drafter() -> None:
 def test_what_chat_drafts_with_where_no_spec_type_is_given(
     files: Resolved, types: tuple[str, ...]
 ) -> None:
-    assert _as_named(SpecSettings(types=("auto",)), files).types == types
+    assert as_named(SpecSettings(types=("auto",)), files).types == types
 
 
 def test_a_proposals_kv_type_and_place_are_used_unless_flags_say_more() -> None:
     files = Resolved(Path("t"), kv_type="q8_0", n_cpu_moe=7)
-    target = _as_proposed(EngineSettings(), files).target
+    target = as_proposed(EngineSettings(), files).target
     assert (target.kv_type_k, target.kv_type_v, target.n_cpu_moe) == ("q8_0", "q8_0", 7)
     own = EngineSettings(target=ModelSettings(kv_type_k="q4_0", kv_type_v="q4_0", n_cpu_moe=2))
-    assert _as_proposed(own, files) == own
-    assert _as_proposed(EngineSettings(), Resolved(Path("t"))) == EngineSettings()
+    assert as_proposed(own, files) == own
+    assert as_proposed(EngineSettings(), Resolved(Path("t"))) == EngineSettings()
 
 
 @pytest.mark.native

@@ -47,6 +47,10 @@ def test_what_each_says_of_itself(line):
         assert recognise(line(engine)).method == "EAGLE3"
     with FakeEngine("vllm") as engine:
         assert recognise(line(engine)).version == "0.33.0"
+    with FakeEngine("specctl") as engine:  # an older one: its series are there, or not
+        assert recognise(line(engine)).speculates is True
+    with FakeEngine("specctl", speculative=False) as engine:
+        assert recognise(line(engine)).speculates is False
 
 
 @pytest.mark.parametrize("name", ["ngram", "simple_np2", "combo", "md_only"])

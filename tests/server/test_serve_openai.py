@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit import wait_for
 
 openai = pytest.importorskip("openai")
 pytest.importorskip("uvicorn")
@@ -51,13 +52,6 @@ def get(url: str) -> str:
 def series(url: str) -> dict[str, float]:
     lines = [line for line in get(f"{url}/metrics").splitlines() if not line.startswith("#")]
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.02)
 
 
 def test_streaming_whole_and_chat_say_the_same(
@@ -175,6 +169,14 @@ def post(url: str, body: bytes, **headers: str) -> tuple[int, dict[str, Any]]:
         (b'{"messages": [{"role": "user", "content": "\\ud800"}], "max_tokens": 1}', {}, 200),
         (b"{}", {"content-type": "text/plain"}, 415),
         (b"{}", {"host": "evil.example"}, 403),
+        (b"{}", {"host": "127.0.0.1.evil.example:8080"}, 403),
+        (b"{}", {"host": "10.0.0.1"}, 403),
+        (b"{}", {"host": ""}, 403),
+        (b"{}", {"host": "[::1"}, 403),
+        (b"{}", {"host": "127.0.0.2:8080"}, 400),
+        (b"{}", {"host": "LOCALHOST.:8080"}, 400),
+        (b"{}", {"host": "[::1]"}, 400),
+        (b"{}", {"host": "[::1]:8080"}, 400),
         (b" " * (5 << 20), {}, 413),
     ],
 )
@@ -229,6 +231,15 @@ def test_metrics_and_cycles_tell_what_happened(server: Any, client: Any) -> None
     assert json.loads(get(f"{server.url}/health"))["status"] == "ok"
 
 
+def test_watch_says_by_what_it_speculates(server: Any, specctl: Callable[..., Any]) -> None:
+    code, out, err = specctl("watch", server.url, "--once", "--json")
+    said = json.loads(out)
+    assert code == 0, err
+    assert (said["engine"], said["speculates"], said["method"]) == ("specctl", True, "draft-simple")
+    assert not any("speculation" in note for note in said["notes"])
+    assert "speculation on, draft-simple; sums since" in specctl("watch", server.url, "--once")[1]
+
+
 # ---------------------------------------------------------------- slow answers
 
 
@@ -247,6 +258,12 @@ def slow(serve: Callable[..., Any], tiny_models: Mapping[str, Path]) -> Any:
 def patient(slow: Any) -> Iterator[Any]:
     with openai.OpenAI(base_url=f"{slow.url}/v1", api_key="x", max_retries=0) as opened:
         yield opened
+
+
+def test_watch_says_where_it_does_not_speculate(slow: Any, specctl: Callable[..., Any]) -> None:
+    said = json.loads(specctl("watch", slow.url, "--once", "--json")[1])
+    assert said["speculates"] is False
+    assert said["notes"] == ["specctl runs without speculation"]
 
 
 def is_running(url: str) -> bool:
@@ -326,6 +343,15 @@ def test_ctrl_c_ends_an_answer_as_cancelled_and_the_port_is_free_again(
     assert third.stop(signal.SIGTERM) == 0
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="one loopback address")
+def test_another_loopback_address_answers(
+    serve: Callable[..., Any], tiny_models: Mapping[str, Path]
+) -> None:
+    started = serve("-m", str(tiny_models["clock"]), "--host", "127.0.0.2")
+    assert started.url.startswith("http://127.0.0.2:")
+    assert json.loads(get(f"{started.url}/v1/models"))["data"]
+
+
 def test_with_a_key_everything_but_health_asks_for_it(
     serve: Callable[..., Any], tiny_models: Mapping[str, Path]
 ) -> None:
@@ -341,6 +367,8 @@ def test_with_a_key_everything_but_health_asks_for_it(
             assert error.code == 401
     assert json.loads(get(f"{started.url}/health"))["status"] == "ok"
     assert not any("secret" in line for line in started.lines)
+    assert started.stop(signal.SIGHUP) == 0
+    assert started.lines[-1] == "stopped\n"
 
 
 @pytest.mark.parametrize(
