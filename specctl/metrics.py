@@ -31,7 +31,12 @@ from typing import Any, Literal
 
 from specctl.events import Cycle, Interval, Record
 
-RULE_OF_THUMB = 1.0  # the guides' rule: α×K below 1.0 is slower; exact only where t_c = 2 · t_1
+WINDOW = 40  # cycles, or intervals, that are "now"
+# The guides' rules of thumb
+RULE_OF_THUMB = 1.0  # α×K below 1.0 is slower; exact only where t_c = 2 · t_1
+ACCEPTANCE_RULE = 0.40  # α below it: plain may be faster
+VERIFY_RULE = (0.42, 0.95)  # verification's share of a cycle lies between them
+DRAFT_RULE = 0.20  # drafting's share of a cycle is at most this
 AT_BAND = 0.05  # within 5 % of the cycle's cost counts as "at" break-even
 
 Standing = Literal["above", "at", "below"]

@@ -12,12 +12,11 @@ from typing import Literal
 
 from specctl.engine.thinking import ThinkSplitter
 from specctl.events import Cycle, Decision, Finished, Interval, PromptDone, Started
-from specctl.metrics import Totals, add, fold
+from specctl.metrics import WINDOW, Totals, add, fold
 from specctl.tui.messages import Changed, Event, Forgotten, Gauges, Note, Ready, Recalled
 from specctl.tui.words import PLAINLY
 
 HISTORY = 512  # cycles kept for the picture
-WINDOW = 40  # of them "now": the chart's lines and the words beside it
 LOG = 200  # lines of decisions and notes
 _SPAN = 512  # characters after which a span is closed, so that growing text stays cheap
 

@@ -15,7 +15,6 @@ from specctl.metrics import RULE_OF_THUMB, Totals
 from specctl.units import GIB, number, percent
 
 PLAINLY = ((), ("none",))  # spec types of plain decoding
-VERIFY_RULE = (0.42, 0.95)  # the guides: verification takes this much of a cycle
 FULL_CONTEXT = 0.90  # from here on the context meter warns
 RARELY, SLIGHTLY = 0.5, 1.1  # below such coverage and speed-up "above" is said of drafted cycles
 FULL_VRAM = 0.98  # from here on drivers that can spill may do so

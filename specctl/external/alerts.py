@@ -1,7 +1,8 @@
 """The guides' rules of thumb, said in words when a window breaks one and when it keeps it again.
 
-Acceptance drifting from this server's own baseline, acceptance below 40 %, verification outside
-42–95 % of a cycle, drafting above 20 % of it. A rule is silent where its number is not known.
+Acceptance below a limit or drifting from this server's own baseline, verification outside its share
+of a cycle, drafting above its own: the limits are in metrics.py. A rule is silent where its number
+is not known.
 """
 
 from __future__ import annotations
@@ -12,15 +13,19 @@ from collections.abc import Iterator
 
 from specctl.events import Cycle, Interval, Record
 from specctl.external.remark import Remark
-from specctl.metrics import Totals, add, fold
+from specctl.metrics import (
+    ACCEPTANCE_RULE,
+    DRAFT_RULE,
+    VERIFY_RULE,
+    WINDOW,
+    Totals,
+    add,
+    fold,
+)
 from specctl.units import number, percent
 
-WINDOW = 40  # records that are "now"
 ENOUGH = 100  # drafted tokens from which a window says something
 BASELINE = 400  # drafted tokens that make this server's own baseline
-LEAST_ACCEPTANCE = 0.40
-VERIFY = (0.42, 0.95)
-MOST_DRAFTING = 0.20
 DRIFT = 0.10  # of acceptance, and at least three standard errors
 _BACK = 0.02  # a rule is kept again only this far inside its limit
 
@@ -64,22 +69,25 @@ def _rules(now: Totals, first: Totals) -> Iterator[tuple[str, float, str, str]]:
     """Name, how far beyond its limit (negative: inside), the words for it and for the way back."""
     alpha, own = now.acceptance_rate, first.acceptance_rate
     if alpha is not None:
-        text = f"acceptance {number(alpha)} is below 0.40: plain may be faster (rule of thumb)"
-        back = f"acceptance {number(alpha)} is above 0.40 again"
-        yield "low", LEAST_ACCEPTANCE - alpha, text, back
+        limit = number(ACCEPTANCE_RULE)
+        text = f"acceptance {number(alpha)} is below {limit}: plain may be faster (rule of thumb)"
+        back = f"acceptance {number(alpha)} is above {limit} again"
+        yield "low", ACCEPTANCE_RULE - alpha, text, back
     if alpha is not None and own is not None and first.drafted >= BASELINE:
         error = math.sqrt(own * (1 - own) / now.drafted)
         moved = abs(alpha - own) - max(DRIFT, 3 * error)
         side = "fallen to" if alpha < own else "risen to"
         text = f"acceptance has {side} {number(alpha)}: its own baseline here was {number(own)}"
         yield "drift", moved, text, f"acceptance is back at its baseline of {number(own)}"
-    verify, low, high = now.verify_share, *VERIFY
+    verify, low, high = now.verify_share, *VERIFY_RULE
     if verify is not None:
-        text = f"verification takes {percent(verify)} of a cycle, outside 42–95 % (rule of thumb)"
+        outside = f"outside {low * 100:.0f}–{percent(high)} (rule of thumb)"
+        text = f"verification takes {percent(verify)} of a cycle, {outside}"
         back = f"verification takes {percent(verify)} of a cycle again"
         yield "verify", max(low - verify, verify - high), text, back
     draft = now.draft_share
     if draft is not None:
-        text = f"drafting takes {percent(draft)} of a cycle, more than 20 % (rule of thumb)"
+        most = percent(DRAFT_RULE)
+        text = f"drafting takes {percent(draft)} of a cycle, more than {most} (rule of thumb)"
         back = f"drafting takes {percent(draft)} of a cycle again"
-        yield "draft", draft - MOST_DRAFTING, text, back
+        yield "draft", draft - DRAFT_RULE, text, back

@@ -10,11 +10,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from specctl.errors import SpecctlError
 from specctl.events import Cycle, Interval, Record
-from specctl.external.alerts import WINDOW, Alerts
+from specctl.external.alerts import Alerts
 from specctl.external.document import prometheus
 from specctl.external.recognise import Seen
 from specctl.external.remark import Remark
-from specctl.metrics import Totals, add, fold
+from specctl.metrics import WINDOW, Totals, add, fold
 
 _TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

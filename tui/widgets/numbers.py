@@ -10,9 +10,9 @@ from itertools import islice
 from textual.content import Content
 
 from specctl.events import Cycle
-from specctl.metrics import Totals
+from specctl.metrics import VERIFY_RULE, WINDOW, Totals
 from specctl.tui import words
-from specctl.tui.state import WINDOW, Live
+from specctl.tui.state import Live
 from specctl.tui.widgets.glyphs import (
     ACCENT,
     BAD,
@@ -31,7 +31,7 @@ from specctl.tui.widgets.glyphs import (
 from specctl.units import number, percent
 
 _STANDING = {"above": GOOD, "at": WARN, "below": BAD, None: MUTED}
-_LOW, _HIGH = words.VERIFY_RULE
+_LOW, _HIGH = VERIFY_RULE
 _CYCLE = "cycle "
 _COMPARABLE = 16  # tokens that each way must have written
 
