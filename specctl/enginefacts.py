@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Architectures of llama.cpp 0c1e570 with a graph for one MTP head that takes the target's hidden
+# Architectures of llama.cpp 0c1e570 with a graph for an MTP head that takes the target's hidden
 # states as they are handed over here. (deepseek4 hands over other rows; glm5-next has no graph.)
 MTP_ARCHES = frozenset(
     (
@@ -23,6 +23,10 @@ MTP_ARCHES = frozenset(
         "step35",
     )
 )
+# Of these, the ones whose graph runs each of several heads; the rest abort where there are two.
+MTP_CHAINS = frozenset(("hy_v3", "mimo2", "step35"))
+# A model of this architecture drafts from the KV cache of a target of that one.
+ASSISTANT, ASSISTANT_TARGET = "gemma4-assistant", "gemma4"
 # Architectures whose graphs record what their layers read (llama.cpp 0c1e570); others abort.
 LAYER_TAPS = frozenset(
     (
@@ -66,6 +70,8 @@ LAYER_TAPS_LAST = frozenset(
 )
 AUTO_K_MAX = 48  # most tokens that `auto` drafts, where no --k is given
 EAGLE3_BATCH = 32  # rows of a pass of an EAGLE-3 head: llama.cpp reserves logits for all of them
+BLOCK_BATCH = 32  # the same of a block draft, or its block where that is longer
+BLOCK_MOST = 128  # rows of a block that is run: logits of all of them are reserved
 _SHARE, _LEAST = 1 / 8, 256 << 20  # of the weights' bytes; bytes
 
 

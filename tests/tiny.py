@@ -187,11 +187,11 @@ class _Weights:
         self.add(f"blk.{i}.ssm_out.weight", self.random(EMBD, inner, self.out))
 
 
-def _open(path: Path, arch: str, dims: Dims, vocab: Vocab) -> gguf.GGUFWriter:
+def _open(path: Path, arch: str, dims: Dims, vocab: Vocab, width: int = EMBD) -> gguf.GGUFWriter:
     writer = gguf.GGUFWriter(path, arch)
     writer.add_name(path.stem)
     writer.add_context_length(dims.n_ctx)
-    writer.add_embedding_length(EMBD)
+    writer.add_embedding_length(width)
     writer.add_block_count(dims.n_layer)
     writer.add_feed_forward_length(dims.n_ff)
     writer.add_head_count(dims.n_head)

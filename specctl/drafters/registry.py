@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from specctl.drafters.auto import K_MAX as AUTO_K_MAX
 from specctl.drafters.auto import PATH_FLOOR, Auto
@@ -12,6 +13,7 @@ from specctl.drafters.base import Drafter
 from specctl.drafters.chain import Chain
 from specctl.drafters.costs import CostCurve
 from specctl.drafters.guard import Guard
+from specctl.drafters.heads_model import HeadsContext, HeadsModel
 from specctl.drafters.model_source import ModelSource
 from specctl.drafters.ngram_cache import NgramCache
 from specctl.drafters.ngram_map import NgramMapK, NgramMapK4V
@@ -27,7 +29,7 @@ from specctl.drafters.small_model import (
 )
 from specctl.drafters.suffix import NgramSuffix
 from specctl.errors import UsageError
-from specctl.settings import SpecSettings
+from specctl.settings import DraftSettings, SpecSettings
 
 _CACHE_K_MAX = 8  # llama.cpp's fixed draft length
 SUFFIX_K_MAX = 48
@@ -77,7 +79,7 @@ def _small_model(spec: SpecSettings, resources: Resources) -> Drafter:
 
 def _mtp(spec: SpecSettings, resources: Resources) -> Drafter:
     assert resources.heads is not None
-    return SmallModel(resources.heads, spec.draft, resources.n_vocab, MTP)
+    return _stepwise(MTP, resources.heads, spec.draft, resources.n_vocab)
 
 
 def _eagle3(spec: SpecSettings, resources: Resources) -> Drafter:
@@ -92,10 +94,17 @@ def _auto(spec: SpecSettings, resources: Resources) -> Drafter:
     if context is not None:
         settings = replace(spec.draft, n_max=k, n_min=0, p_min=0.0)
         name = NAME if context is resources.draft_context else resources.heads_type
-        kind = LayerDraftModel if name == EAGLE3 else SmallModel
-        small = kind(context, settings, resources.n_vocab, name)
+        small = _stepwise(name, context, settings, resources.n_vocab)
         model = ModelSource(small, resources.draft_costs)
     return Auto(NgramSuffix(k, PATH_FLOOR, shortest=1), model, resources.costs, k)
+
+
+def _stepwise(name: str, context: DraftContext, draft: DraftSettings, n_vocab: int) -> SmallModel:
+    """What drafts by steps of `context` under the spec type `name`."""
+    if name == MTP:
+        return HeadsModel(cast("HeadsContext", context), draft, n_vocab)
+    kind = LayerDraftModel if name == EAGLE3 else SmallModel
+    return kind(context, draft, n_vocab, name)
 
 
 SPEC_TYPES = {

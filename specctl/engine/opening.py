@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from specctl.drafters import registry
-from specctl.engine import layers
+from specctl.engine import heads, layers
 from specctl.errors import ModelError, PairError, UsageError
-from specctl.llama import preflight
+from specctl.llama.assistant import Assistant
 from specctl.llama.cancel import Cancel
 from specctl.llama.context import Context, NativeClock
 from specctl.llama.eagle3 import Eagle3
@@ -42,14 +42,15 @@ class Opened:
         self.draft_path = draft
         self.draft_model: Model | None = None
         self.draft_context: Context | None = None
-        self.heads: Heads | Eagle3 | None = None  # what follows the target's passes
+        self.heads: Heads | Assistant | Eagle3 | None = None  # what follows the target's passes
         self._settings, self._threads, self._cancel = settings, threads, cancel
         self._clock = NativeClock()
         self._context: Context | None = None
         self.notes: list[str] = []
         self.layer_draft = layers.find(model, draft, specs)
         self._must = any(registry.needs_heads(spec) for spec in specs)
-        self._head_file = self._find_heads(model, specs)
+        self._head_file = None if self.layer_draft else heads.find(model, draft, specs)
+        self._longest = heads.most(self._head_file)
         self.model = self._load_target(model)
         self.k_max = 0
         try:
@@ -60,32 +61,10 @@ class Opened:
             for spec in limited:
                 self.use_for(spec)
             self._context = self.new_context(self.k_max + 1)
-            self._try_layers()
+            self._try_beside()
         except BaseException:
             self.close()
             raise
-
-    def _find_heads(self, model: Path, specs: Sequence[SpecSettings]) -> Path | None:
-        """The file with the MTP heads that drafts come from: a draft that is one, or the target's.
-
-        `auto` takes the target's own where no draft is named, and does without where it has none.
-        """
-        needed = self._must
-        if self.layer_draft is not None:
-            return None
-        if not needed and not any("auto" in spec.types for spec in specs):
-            return None
-        file, draft = model, self.draft_path
-        if draft is not None:
-            facts = preflight.heads(draft)
-            if facts is not None and not facts.trunk:
-                file = draft
-            elif not needed:
-                return None
-        why = why_not(file)
-        if needed:
-            _refuse_heads(why)
-        return file if why is None else None
 
     def _load_target(self, path: Path) -> Model:
         """With its heads where they draft; `auto` does without where they do not fit."""
@@ -132,7 +111,7 @@ class Opened:
                 "draft-simple needs a draft model", "name one of the same family: --draft FILE"
             )
         if registry.needs_heads(spec) and not self.has_heads:
-            _refuse_heads(why_not(self.model.path))
+            heads.refuse(why_not(self.model.path))
             raise UsageError(
                 "draft-mtp: the model was loaded without its MTP heads",
                 "start with --spec-type draft-mtp",
@@ -141,9 +120,14 @@ class Opened:
     def limited(self, spec: SpecSettings) -> tuple[SpecSettings, tuple[str, ...]]:
         """`spec` as it can run on this target, and what a user should know of it.
 
-        Where tokens are taken back by snapshots of a recurrent state, their memory bounds K.
+        Where tokens are taken back by snapshots of a recurrent state, their memory bounds K; a
+        chain of MTP heads drafts one token with each.
         """
         limited, notes = limit_drafts(spec)
+        longest = self._longest if registry.needs_heads(spec) else None
+        if longest is not None and not registry.needs_draft_model(spec):
+            limited, more = _capped(limited, longest)
+            notes += more
         wanted = registry.k_max(limited)
         most = self.model.most_snapshots if wanted else None
         if most is None:
@@ -221,24 +205,17 @@ class Opened:
         )
 
     def _open_heads(self, k: int) -> None:
-        model, placement = self.model, self._settings.target
-        if self._head_file != model.path:
-            model, placement = self._load_draft(trunk=False), self._settings.draft
-            if (model.arch, model.n_embd_out) != (self.model.arch, self.model.n_embd_out):
-                raise PairError(
-                    f"the MTP heads of {model.path.name} ({model.arch}, {model.n_embd_out} wide) "
-                    f"are not for {self.model.path.name} ({self.model.arch}, "
-                    f"{self.model.n_embd_out} wide)"
-                )
-        self.heads = Heads(
-            model,
+        own = self._head_file == self.model.path
+        self.heads = heads.open_heads(
+            self.model if own else self._load_draft(trunk=False),
+            self.model,
             self._settings,
-            placement,
-            threads=self._threads,
-            k=k,
-            cancel=self._cancel,
-            clock=self._clock,
+            k,
+            self._threads,
+            self._cancel,
+            self._clock,
         )
+        self._try_beside()
 
     def _open_layers(self, draft: LayerDraft) -> None:
         check_fits(draft, self.model)
@@ -251,11 +228,14 @@ class Opened:
             self._cancel,
             self._clock,
         )
-        self._try_layers()
+        self._try_beside()
 
-    def _try_layers(self) -> None:
-        """Its native context is opened with the target's: what keeps it from that is told now."""
-        if self._context is not None and self.heads is not None and self.layer_draft is not None:
+    def _try_beside(self) -> None:
+        """Where its native context is opened beside the target's: what keeps it from that is told
+        now.
+        """
+        beside = self.layer_draft is not None or isinstance(self.heads, Assistant)
+        if self._context is not None and self.heads is not None and beside:
             self._context.feed(self.heads)
             self._context.feed(None)
 
@@ -301,8 +281,11 @@ class Opened:
                 model.close()
 
 
-def _refuse_heads(why: str | None) -> None:
-    if why is not None:
-        raise UsageError(
-            f"draft-mtp needs MTP heads: {why}", "`specctl inspect FILE` shows what a file has"
-        )
+def _capped(spec: SpecSettings, longest: int) -> tuple[SpecSettings, tuple[str, ...]]:
+    """Drafts of heads no longer than there are heads, and the note that says so."""
+    draft = spec.draft
+    if draft.n_max <= longest:
+        return spec, ()
+    draft = dataclasses.replace(draft, n_max=longest, n_min=min(draft.n_min, longest))
+    note = f"draft-mtp drafts at most {longest} tokens, one with each of the MTP heads"
+    return dataclasses.replace(spec, draft=draft), (note,)

@@ -34,6 +34,11 @@ _LAYER_ROWS = (
     "_Z30llama_get_embeddings_layer_inpP13llama_contextj",
     "?llama_get_embeddings_layer_inp@@YAPEAMPEAUllama_context@@I@Z",
 )
+_LAYER = (
+    "llama_set_nextn_layer_offset",
+    "_Z28llama_set_nextn_layer_offsetP13llama_contexti",
+    "?llama_set_nextn_layer_offset@@YAXPEAUllama_context@@H@Z",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,15 @@ def nextn() -> NextN | None:
     return NextN(switch, rows) if switch is not None and rows is not None and known else None
 
 
+@functools.cache
+def nextn_layer() -> Callable[[Any, int], None] | None:
+    """Chooses the MTP head of the next passes of a context, from 0; one that is not there aborts
+    the process. None: this build runs the first one only.
+    """
+    found: Callable[[Any, int], None] | None = _first(_LAYER, None, ctypes.c_void_p, ctypes.c_int32)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class LayerInputs:
     """What a target's layers read, row by row: EAGLE-3 heads and block drafts live on it.
@@ -82,8 +96,14 @@ def layer_inputs() -> LayerInputs | None:
     pointer, layer = ctypes.c_void_p, ctypes.c_uint32
     switch = _first(_LAYER_SWITCH, None, pointer, layer, ctypes.c_bool)
     rows = _first(_LAYER_ROWS, pointer, pointer, layer)
-    known = hasattr(library().llama_context_default_params(), "ctx_other")
-    return LayerInputs(switch, rows) if switch is not None and rows is not None and known else None
+    if switch is None or rows is None or not shares_context():
+        return None
+    return LayerInputs(switch, rows)
+
+
+def shares_context() -> bool:
+    """Can a context be opened beside another one, whose tensors or memory it uses?"""
+    return hasattr(library().llama_context_default_params(), "ctx_other")
 
 
 def _first(names: tuple[str, ...], result: Any, *arguments: Any) -> Any | None:

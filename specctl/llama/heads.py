@@ -58,6 +58,10 @@ class Heads(Stepwise):
         handle = open_context(model, params, "MTP context")
         self._own_steps(handle, n_batch, model.n_embd_out, rows)
 
+    def longest(self, length: int) -> int:
+        """Most tokens that can be drafted after a text of `length` tokens."""
+        return self.n_ctx - length + 1
+
     def _read_true(self, tokens: Sequence[int], *, outputs: bool = False) -> int:
         at, count = len(self.tokens), len(tokens)
         self._states[:count] = self._before(at, count)

@@ -13,15 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from specctl.enginefacts import ASSISTANT, ASSISTANT_TARGET
 from specctl.errors import ModelError
 from specctl.llama import log
 from specctl.llama.api import library, symbol
 from specctl.llama.interrupt import deferred
 
 _MAGIC = b"GGUF"
-_ASSISTANT = "gemma4-assistant"
 _F64 = 28
-_UINT16, _UINT32, _STRING = 2, 4, 8  # enum gguf_type
+_UINT16, _UINT32, _INT32, _BOOL, _STRING, _ARRAY = 2, 4, 5, 7, 8, 9  # enum gguf_type
+_IN_ARRAYS = {_UINT32: ctypes.c_uint32, _INT32: ctypes.c_int32, _BOOL: ctypes.c_int8}
+_TRUNK = "blk.0.attn_norm.weight"
+_HEAD_NEEDS = {"mimo2": ("attn_qkv", "ffn_gate")}  # else llama.cpp aborts when they are opened
 
 
 class _InitParams(ctypes.Structure):
@@ -50,11 +53,12 @@ class Reader:
 def check(path: Path, *, trunk: bool = True) -> None:
     """Refuse a file that cannot be a target or draft, naming the reason.
 
-    Without `trunk` it may hold MTP heads alone.
+    Without `trunk` it may hold MTP heads alone, or be an assistant.
 
     Raises:
         ModelError: missing, not a GGUF, a projector, only MTP heads, an assistant, or a file that
-            llama.cpp would abort on (F64 tensors, a token twice in the vocabulary).
+            llama.cpp would abort on (F64 tensors, a token twice in the vocabulary, more MTP layers
+            than layers).
     """
     with opened(path) as header:
         if header is not None:
@@ -63,43 +67,49 @@ def check(path: Path, *, trunk: bool = True) -> None:
 
 @dataclass(frozen=True, slots=True)
 class HeadFacts:
-    """MTP heads of a file: `declared` by its header, `tensors` really there; has it a `trunk`?"""
+    """MTP heads of a file: `declared` by its header, `tensors` of how many are really there; has it
+    a `trunk`? `lacking` names a tensor without which llama.cpp would abort.
+
+    An assistant is its own head, with as many layers as are declared, and has no trunk.
+    """
 
     arch: str
     declared: int
-    tensors: bool
+    tensors: int
     trunk: bool
+    lacking: str = ""
 
 
 def heads(path: Path) -> HeadFacts | None:
     """Of all parts of a split file. None where this build has no reader: loading must tell.
 
     Raises:
-        ModelError: as `check`.
+        ModelError: missing, or no GGUF.
     """
     with opened(path) as header:
         if header is None:
             return None
         arch = text(*header, "general.architecture")
-        _check_assistant(arch, path)
         declared = number(*header, f"{arch}.nextn_predict_layers")
         parts = number(*header, "split.count")
-        found = _has_heads(*header)
-        trunk = _has_trunk(*header)
+        names = _tensor_names(*header)
     for part in _other_parts(path, parts):
-        if not found and part.is_file():
+        if part.is_file():
             with opened(part) as header:
-                found = header is not None and _has_heads(*header)
-    return HeadFacts(arch, declared, found, trunk)
+                names |= _tensor_names(*header) if header is not None else set()
+    if arch == ASSISTANT:
+        joins = "nextn.pre_projection.weight" in names
+        return HeadFacts(arch, declared, max(1, declared) if joins else 0, trunk=False)
+    ends = ".nextn.eh_proj.weight"
+    blocks = sorted(name.removesuffix(ends) for name in names if name.endswith(ends))
+    needed = (f"{block}.{what}.weight" for block in blocks for what in _HEAD_NEEDS.get(arch, ()))
+    lacking = next((name for name in needed if name not in names), "")
+    return HeadFacts(arch, declared, len(blocks), _TRUNK in names, lacking)
 
 
-def _has_trunk(reader: Reader, handle: Any) -> bool:
-    return bool(reader.find_tensor(handle, b"blk.0.attn_norm.weight") >= 0)
-
-
-def _has_heads(reader: Reader, handle: Any) -> bool:
+def _tensor_names(reader: Reader, handle: Any) -> set[str]:
     count = reader.n_tensors(handle)
-    return any(b".nextn.eh_proj" in reader.tensor_name(handle, index) for index in range(count))
+    return {reader.tensor_name(handle, index).decode("utf-8", "replace") for index in range(count)}
 
 
 def _other_parts(path: Path, count: int) -> list[Path]:
@@ -178,10 +188,23 @@ def _check_contents(reader: Reader, handle: Any, path: Path, trunk: bool) -> Non
             f"{path.name} is a vision projector, not a language model",
             "name the model file it belongs to",
         )
-    _check_assistant(arch, path)
+    if arch == ASSISTANT and trunk:
+        raise ModelError(
+            f"{path.name} is a Gemma 4 assistant, which drafts from the KV cache of its target",
+            f"name the {ASSISTANT_TARGET} model it is for, and this file as --draft with "
+            "--spec-type draft-mtp",
+        )
+    declared = number(reader, handle, f"{arch}.nextn_predict_layers")
+    blocks = number(reader, handle, f"{arch}.block_count")
+    if declared > blocks:
+        raise ModelError(
+            f"{path.name}: its header has {declared} MTP layers among {blocks}, which llama.cpp "
+            "aborts on",
+            "convert the model again",
+        )
     heads_only = (
         reader.find_tensor(handle, b"token_embd.weight") >= 0
-        and not _has_trunk(reader, handle)
+        and reader.find_tensor(handle, _TRUNK.encode()) < 0
         and reader.find_key(handle, f"{arch}.nextn_predict_layers".encode()) >= 0
     )
     if heads_only and trunk:
@@ -212,14 +235,18 @@ def number(reader: Reader, handle: Any, name: str) -> int:
     return int(reader.val_u32(handle, key)) if kind == _UINT32 else 0
 
 
-def _check_assistant(arch: str, path: Path) -> None:
-    """Its attention reads the target's KV cache: llama.cpp opens no context for it alone."""
-    if arch == _ASSISTANT:
-        raise ModelError(
-            f"{path.name} is a Gemma 4 assistant, which drafts from the target's own KV cache: "
-            "specctl does not run these",
-            "leave it out; llama-server runs it: -md FILE --spec-type draft-mtp",
-        )
+def numbers(reader: Reader, handle: Any, name: str) -> tuple[int, ...]:
+    """An array of numbers of 32 bits or of flags, empty where there is none."""
+    kind = symbol("gguf_get_arr_type", ctypes.c_int, ctypes.c_void_p, ctypes.c_int64)
+    data = symbol("gguf_get_arr_data", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+    key = reader.find_key(handle, name.encode())
+    if key < 0 or kind is None or data is None or reader.kv_type(handle, key) != _ARRAY:
+        return ()
+    held = _IN_ARRAYS.get(kind(handle, key))
+    count = reader.arr_n(handle, key)
+    if held is None or not count:
+        return ()
+    return tuple((held * count).from_address(data(handle, key)))
 
 
 def _check_tokens(reader: Reader, handle: Any, path: Path) -> None:

@@ -384,7 +384,7 @@ def test_auto_does_without_heads_that_do_not_fit(tiny_models, monkeypatch):
     def failing(*_: object, **__: object) -> None:
         raise ModelError("no room")
 
-    monkeypatch.setattr("specctl.engine.opening.Heads", failing)
+    monkeypatch.setattr("specctl.engine.heads.Heads", failing)
     with begin(tiny_models["mtp"], spec_of("auto")) as session:
         assert any("without the MTP heads: no room" in note for note in session.notes)
         assert run(session, spec_of("auto"), prompt_of(1), 20).tokens
