@@ -4,6 +4,10 @@
 change one of the method. What may differ because it is what is compared (the drafters' settings,
 the draft model, specctl, the engine, the machine) is said, not refused.
 
+**Across engines** (only where it is asked for): one side, or both, are servers. The model file, the
+prompts' text, the length and its end, and what settings both sides know must be the same; that the
+clocks, templates and samplers are not is said.
+
 **Change**: speed-up B / speed-up A. **Verdict**: `report.verdict` of it, with both noises together:
 (1 + noise A)(1 + noise B) - 1. So "faster" and "slower" are said only where the two bands do not
 touch; each run's noise is that of `report.py`.
@@ -46,18 +50,21 @@ class Comparison:
     notes: tuple[str, ...]
 
 
-def compare(a: Stored, b: Stored) -> Comparison:
-    """Put B beside A.
+def compare(a: Stored, b: Stored, across: bool = False) -> Comparison:
+    """Put B beside A; `across` engines where that is what is asked.
 
     Raises:
         UsageError: they did not measure the same thing; the message says all that differs.
     """
-    differences = unlike(a, b)
+    differences = unlike(a, b, across)
     if differences:
+        other = not across and a.where != b.where
         raise UsageError(
             "A and B did not measure the same thing:\n"
             + "\n".join(f"  {difference}" for difference in differences),
-            "measure again with the same model, prompts, length, sampling, threads and settings",
+            "--across-engines compares them all the same, if only the engine differs"
+            if other
+            else "measure again with the same model, prompts, length, sampling, threads, settings",
         )
     rows = {(row.workload, row.arm): row for row in b.rows}
     pairs = tuple(
@@ -78,21 +85,35 @@ def _pair(a: StoredRow, b: StoredRow) -> Pair:
 # ---------------------------------------------------------------- what differs
 
 
-def unlike(a: Stored, b: Stored) -> tuple[str, ...]:
+def unlike(a: Stored, b: Stored, across: bool = False) -> tuple[str, ...]:
     """Why these cannot be compared, one reason each; empty where they can."""
     return (
+        *(() if across else _one("engine", a.where, b.where)),
         *_one("model", _model(a.model), _model(b.model)),
-        *_prompts(a.prompts, b.prompts),
+        *(_texts(a, b) if across else _prompts(a.prompts, b.prompts)),
         *_one("max-tokens", a.max_tokens, b.max_tokens),
+        *_one("past the end of a text", _yes(a.ignore_eog), _yes(b.ignore_eog)),
         *_sampling(a.sampling, b.sampling),
-        *_one("threads", a.threads, b.threads),
-        *_tables("", _target(a), _target(b)),
+        *(() if across and not (a.threads and b.threads) else _threads(a, b)),
+        *(() if across and not (a.settings and b.settings) else _targets(a, b)),
         *_arms(a, b),
     )
 
 
+def _threads(a: Stored, b: Stored) -> Iterator[str]:
+    yield from _one("threads", a.threads, b.threads)
+
+
+def _targets(a: Stored, b: Stored) -> Iterator[str]:
+    yield from _tables("", _target(a), _target(b))
+
+
+def _yes(on: bool) -> str:
+    return "goes on" if on else "ends"
+
+
 def _model(model: ModelFile) -> str:
-    return f"{model.file}, {model.size} bytes"
+    return model.file if model.size is None else f"{model.file}, {model.size} bytes"
 
 
 def _one(what: str, a: object, b: object) -> Iterator[str]:
@@ -114,14 +135,32 @@ def _tables(prefix: str, a: Mapping[str, object], b: Mapping[str, object]) -> It
             yield from _one(prefix + name, left, right)
 
 
-def _prompts(a: Mapping[str, tuple[int, str]], b: Mapping[str, tuple[int, str]]) -> Iterator[str]:
+Prompts = Mapping[str, tuple[int, str | None]]
+
+
+def _prompts(a: Prompts, b: Prompts) -> Iterator[str]:
+    yield from _alone(a, b)
+    other = [key for key in a if key in b and a[key] != b[key]]
+    if other:
+        yield f"other tokens under the same name: {_names(other)}"
+
+
+def _alone(a: Mapping[str, object], b: Mapping[str, object]) -> Iterator[str]:
     for here, there, name in ((a, b, "A"), (b, a, "B")):
         alone = [key for key in here if key not in there]
         if alone:
             yield f"prompts only in {name}: {_names(alone)}"
-    other = [key for key in a if key in b and a[key] != b[key]]
+
+
+def _texts(a: Stored, b: Stored) -> Iterator[str]:
+    """By what was asked: a server does not show its tokens."""
+    yield from _alone(a.prompt_texts, b.prompt_texts)
+    pairs = {
+        k: (a.prompt_texts[k], b.prompt_texts[k]) for k in a.prompt_texts if k in b.prompt_texts
+    }
+    other = [key for key, (x, y) in pairs.items() if x != y and None not in (x, y)]
     if other:
-        yield f"other tokens under the same name: {_names(other)}"
+        yield f"another text under the same name: {_names(other)}"
 
 
 def _names(names: Iterable[str]) -> str:
@@ -166,18 +205,48 @@ def _notes(a: Stored, b: Stored) -> Iterator[str]:
         alone = [arm for arm in here.compared if arm not in there.arms]
         if alone:
             yield f"only in {name}: {', '.join(alone)}"
-    texts = [key for key in a.plain_texts if a.plain_texts[key] != b.plain_texts.get(key)]
-    if texts:
-        yield (
-            f"plain decoding's text differs on {len(texts)} of {len(a.prompts)} prompts: another "
-            "machine or engine rounds otherwise, or the model is another one of the same size"
-        )
+    if a.where != b.where:
+        yield from _across(a, b)
+    else:
+        texts = [key for key in a.plain_texts if a.plain_texts[key] != b.plain_texts.get(key)]
+        if texts:
+            yield (
+                f"plain decoding's text differs on {len(texts)} of {len(a.prompts)} prompts: "
+                "another machine or engine rounds otherwise, or the model is another one of the "
+                "same size"
+            )
     for one, name in ((a, "A"), (b, "B")):
         if one.busy is not None:
             yield f"other programs were running during {name} (load average {one.busy:.1f})"
         if one.interrupted:
             yield f"{name} was stopped early: it holds what every arm had done"
         yield from (f"{name}: {failure}" for failure in one.failures)
+
+
+def _across(a: Stored, b: Stored) -> Iterator[str]:
+    """What is another measurement, though it is called the same."""
+    yield (
+        "in-process the clock is that of the loop; of a server it is ours, from the first streamed "
+        "token to the last, so tok/s hold the server's and HTTP's own costs"
+    )
+    counts = [k for k in a.prompts if k in b.prompts and a.prompts[k][0] != b.prompts[k][0]]
+    if counts:
+        yield (
+            f"prompts have other numbers of tokens on {len(counts)} of {len(a.prompts)}: "
+            "the chat templates differ"
+        )
+    if None in (*a.prompt_texts.values(), *b.prompt_texts.values()):
+        yield "whether the prompts are the same texts is not known: an earlier version's result"
+    known = {k: (v, b.written.get(k)) for k, v in a.written.items()}
+    compared = [pair for pair in known.values() if None not in pair]
+    if compared:
+        same = sum(x == y for x, y in compared)
+        yield (
+            f"plain decoding's text is the same on {same} of {len(compared)} prompts"
+            + ("" if same == len(compared) else ": the engines round, or template, otherwise")
+        )
+    if any(one.startswith("ngram-") for one in a.compared if one in b.compared):
+        yield "look-up drafters in-process are specctl's own, unless --spec-compat was given"
 
 
 def _maybe(model: ModelFile | None) -> str | None:

@@ -26,6 +26,10 @@ class Node:
             raise UsageError(f"{self.where} is damaged: no {key!r}")
         return Node(self.value[key], f"{self.where}, {key}")
 
+    def has(self, key: str) -> bool:
+        """Is there such a key? What earlier versions did not write may be missing."""
+        return isinstance(self.value, dict) and key in self.value
+
     def damaged(self, what: str) -> UsageError:
         """The error to raise where the value is not `what` it should be."""
         return UsageError(f"{self.where} is damaged: {self.value!r:.60} is not {what}")

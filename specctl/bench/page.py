@@ -66,6 +66,7 @@ def page(document: Mapping[str, Any], name: str = "result") -> str:
         "<h2>What was run</h2>",
         _table(("left ", "left "), [[("left", k), ("left break", v)] for k, v in _facts(stored)]),
         *(_note(note) for note in stored.notes),
+        *_served(stored),
         f"<p>{_download(document, name)}</p>",
     ]
     return (
@@ -86,6 +87,18 @@ def picture(document: Mapping[str, Any], name: str = "result") -> str:
     return svg.picture(parse(document, name))
 
 
+def _served(stored: Stored) -> Iterable[str]:
+    """Batch sizes, and how it was asked."""
+    if stored.served and stored.served.batches:
+        yield "<h2>How the gain changes with the batch</h2>"
+        yield _note(words.BATCHES)
+        heads = ("left batch", "left arm", *_SPEED_HEADS[2:])
+        yield _table(heads, [_speed_cells(stored, row) for row in stored.served.batches])
+    if stored.conditions:
+        yield "<h2>Read with it</h2>"
+        yield from (_note(line) for line in stored.conditions)
+
+
 def _download(document: Mapping[str, Any], name: str) -> str:
     """The document inside a link: it needs no server and no script."""
     data = base64.b64encode(json.dumps(document).encode()).decode()
@@ -98,6 +111,8 @@ def _download(document: Mapping[str, Any], name: str) -> str:
 def _warnings(stored: Stored) -> Iterable[str]:
     if stored.interrupted:
         yield "stopped early: this is about what every arm had done"
+    if stored.served and stored.served.failure:
+        yield stored.served.failure
     if stored.busy is not None:
         yield f"other programs were running (load average {stored.busy:.1f})"
 
@@ -237,7 +252,7 @@ def _prompt_cells(stored: Stored) -> Iterable[list[Cell]]:
             ("", number(speed.rate, ".1f")),
             ("", number(speed.speedup, ".2f", "×")),
             ("", words.spread(speed)),
-            (f"left {kind}", words.SHORT[speed.verdict]),
+            (f"left {kind}", words.verdict(speed, None)),
         ]
         last = one.prompt
 
@@ -255,11 +270,12 @@ def _facts(stored: Stored) -> Iterable[tuple[str, str]]:
             f"{machine.get('system')} {machine.get('architecture')}"
         ),
     )
-    yield "threads", str(stored.threads)
+    yield "threads", stored.threads_said
     yield "software", f"specctl {stored.specctl}, {stored.engine}, Python {machine.get('python')}"
     yield "date", stored.date
     yield "took", format_seconds(stored.wall_seconds)
-    yield "context", f"{stored.settings.get('n_ctx')} tokens"
+    if "n_ctx" in stored.settings:
+        yield "context", f"{stored.settings['n_ctx']} tokens"
     target = stored.settings.get("target")
     if isinstance(target, dict):
         yield "KV cache", f"{target.get('kv_type_k')} / {target.get('kv_type_v')}"

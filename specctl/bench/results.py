@@ -19,17 +19,23 @@ from typing import Any
 
 from specctl import __version__, paths
 from specctl.bench.identity import Identity
-from specctl.bench.report import Report, Speed
+from specctl.bench.report import Report, Row, Speed
 from specctl.bench.run import BenchPlan, Run, RunKey
+from specctl.bench.served import ServedFacts
 from specctl.errors import UsageError
 
 SCHEMA = "specctl-bench/1"
+SERVED_SCHEMA = "specctl-bench-engine/1"  # the same, of servers: with `served`, less is known
 BUSY = 0.5  # load average per core above which the machine counts as busy
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A benchmark that ran to its end. `unix_time` is its start, `wall_seconds` all of it."""
+    """A benchmark that ran to its end. `unix_time` is its start, `wall_seconds` all of it.
+
+    Of servers (`served`) the model may be no file of this machine but what the server calls it, and
+    `threads` 0: not told.
+    """
 
     plan: BenchPlan
     model: Path
@@ -45,6 +51,7 @@ class Outcome:
     threads: int
     engine: str
     interrupted: bool = False  # the plan then holds what was complete
+    served: ServedFacts | None = None
 
     @property
     def busy(self) -> float | None:
@@ -60,9 +67,10 @@ def is_busy(load: float | None) -> bool:
 
 def document(outcome: Outcome) -> dict[str, Any]:
     """The whole result as JSON-ready values."""
-    plan = outcome.plan
-    return {
-        "schema": SCHEMA,
+    plan, served = outcome.plan, outcome.served
+    theirs = served is not None and not served.setup.started
+    data: dict[str, Any] = {
+        "schema": SCHEMA if served is None else SERVED_SCHEMA,
         "specctl": __version__,
         "engine": outcome.engine,
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(outcome.unix_time)),
@@ -74,17 +82,31 @@ def document(outcome: Outcome) -> dict[str, Any]:
             "load_before": outcome.load_before,
             "load_after": outcome.load_after,
         },
-        "model": _file(outcome.model),
+        "model": _named(outcome.model) if theirs else _file(outcome.model),
         "draft": _file(outcome.draft) if outcome.draft else None,
-        "settings": dataclasses.asdict(plan.settings),
+        "settings": {} if theirs else dataclasses.asdict(plan.settings),
         "sampling": dataclasses.asdict(plan.sampling),
         "interrupted": outcome.interrupted,
         "max_tokens": plan.max_tokens,
         "repeats": plan.repeats,
+        "ignore_eog": plan.ignore_eog,
         "arms": [{"name": arm.name, "spec": dataclasses.asdict(arm.spec)} for arm in plan.all_arms],
         "prompts": [_prompt(outcome, key) for key in dict.fromkeys(p.key for p in plan.prompts)],
         "runs": [_run(run, outcome.identities) for run in outcome.runs],
         "report": _report(outcome.report),
+    }
+    if served is not None:
+        data["served"] = _served(served)
+    return data
+
+
+def _served(served: ServedFacts) -> dict[str, Any]:
+    rows = served.batches.rows if served.batches else ()
+    return {
+        **dataclasses.asdict(served.setup),
+        "failure": served.failure,
+        "batches": [_row(row) for row in rows],
+        "batch_runs": [_run(run, {}) for run in served.batch_runs],
     }
 
 
@@ -142,7 +164,16 @@ def write(path: Path, data: Mapping[str, Any]) -> None:
 def kept_path(outcome: Outcome) -> Path:
     """Where the data folder keeps this one."""
     stamp = time.strftime("%Y-%m-%d-%H%M%S", time.gmtime(outcome.unix_time))
-    return paths.data_dir() / "bench" / f"{stamp}-{outcome.model.stem}.json"
+    name = outcome.model.stem
+    if outcome.served is not None:  # a server's word for its model may be anything
+        safe = re.sub(r"[^\w.-]+", "-", name) or "model"
+        name = f"{outcome.served.setup.engine}-{safe}"[:120]
+    return paths.data_dir() / "bench" / f"{stamp}-{name}.json"
+
+
+def _named(name: Path) -> dict[str, Any]:
+    """What a server calls its model, without a folder of its machine."""
+    return {"file": name.name if name.is_absolute() else name.as_posix(), "bytes": None}
 
 
 def _file(path: Path) -> dict[str, Any]:
@@ -154,8 +185,19 @@ def _prompt(outcome: Outcome, key: str) -> dict[str, Any]:
     return {
         "prompt": key,
         "tokens": len(run.prompt_tokens),
-        "tokens_hash": tokens_hash(run.prompt_tokens),
+        "tokens_hash": _hash(run.prompt_tokens),
+        "text_hash": text_hash(json.dumps(run.prompt.messages(), ensure_ascii=False)),
     }
+
+
+def _hash(tokens: Sequence[int]) -> str | None:
+    """None where a server does not show its tokens."""
+    return None if -1 in tokens else tokens_hash(tokens)
+
+
+def text_hash(text: str) -> str:
+    """Sixteen hex digits that are equal where the texts are."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _run(run: Run, identities: Mapping[RunKey, Identity]) -> dict[str, Any]:
@@ -168,7 +210,8 @@ def _run(run: Run, identities: Mapping[RunKey, Identity]) -> dict[str, Any]:
         "ttft": run.ttft,
         "prompt_seconds": run.prompt_seconds,
         "tokens": len(run.tokens),
-        "tokens_hash": tokens_hash(run.tokens),
+        "tokens_hash": _hash(run.tokens),
+        "text_hash": text_hash(run.text),
         "finish": run.finish,
         "identity": dataclasses.asdict(identity) if identity else None,
         "undrafted": dict(run.undrafted),
@@ -178,32 +221,34 @@ def _run(run: Run, identities: Mapping[RunKey, Identity]) -> dict[str, Any]:
 
 def _report(report: Report) -> dict[str, Any]:
     return {
-        "rows": [
-            {
-                "workload": row.workload,
-                "arm": row.arm,
-                "prompts": row.prompts,
-                **_speed(row.speed),
-                "acceptance_rate": row.totals.acceptance_rate,
-                "accepted_per_cycle": row.totals.accepted_per_cycle,
-                "tokens_per_pass": row.totals.tokens_per_pass,
-                "acceptance_by_position": row.totals.acceptance_by_position,
-                "coverage": row.totals.coverage,
-                "draft_share": row.totals.draft_share,
-                "verify_share": row.totals.verify_share,
-                "break_even": row.totals.break_even,
-                "plain_ttft": row.plain_ttft,
-                "ttft": row.ttft,
-                "identity": dataclasses.asdict(row.identity),
-            }
-            for row in (*report.rows, *report.totals)
-        ],
+        "rows": [_row(row) for row in (*report.rows, *report.totals)],
         "prompts": [
             {"prompt": one.prompt, "arm": one.arm, **_speed(one.speed)} for one in report.prompts
         ],
         "undrafted": [dataclasses.asdict(one) for one in report.undrafted],
         "failures": list(report.failures),
         "notes": list(report.notes),
+        "conditions": list(report.conditions),
+    }
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {
+        "workload": row.workload,
+        "arm": row.arm,
+        "prompts": row.prompts,
+        **_speed(row.speed),
+        "acceptance_rate": row.totals.acceptance_rate,
+        "accepted_per_cycle": row.totals.accepted_per_cycle,
+        "tokens_per_pass": row.totals.tokens_per_pass,
+        "acceptance_by_position": row.totals.acceptance_by_position,
+        "coverage": row.totals.coverage,
+        "draft_share": row.totals.draft_share,
+        "verify_share": row.totals.verify_share,
+        "break_even": row.totals.break_even,
+        "plain_ttft": row.plain_ttft,
+        "ttft": row.ttft,
+        "identity": dataclasses.asdict(row.identity),
     }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
@@ -16,7 +16,7 @@ from typing import get_args
 from specctl import paths
 from specctl.bench.node import Node
 from specctl.bench.report import IdentityCount, PromptSpeed, Speed, Undrafted, Verdict
-from specctl.bench.results import BUSY, SCHEMA
+from specctl.bench.results import BUSY, SCHEMA, SERVED_SCHEMA
 from specctl.bench.run import PLAIN
 from specctl.errors import UsageError
 from specctl.units import format_bytes
@@ -26,13 +26,13 @@ MAX_BYTES = 256 * 1024 * 1024  # of a file; 41 prompts × 10 arms × 10 repeats 
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A model by its file name and size in bytes."""
+    """A model by its file name and size in bytes; of a server by what that calls it."""
 
     file: str
-    size: int
+    size: int | None
 
     def __str__(self) -> str:
-        return f"{self.file} ({format_bytes(self.size, 2)})"
+        return self.file if self.size is None else f"{self.file} ({format_bytes(self.size, 2)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +51,32 @@ class StoredRow:
     draft_share: float | None
     verify_share: float | None
     break_even: float | None
-    plain_ttft: float
+    plain_ttft: float | None
     ttft: float
     identity: IdentityCount
 
 
 @dataclass(frozen=True, slots=True)
+class StoredServed:
+    """What a benchmark of servers has beside the rest; see `served.Setup`."""
+
+    engine: str
+    title: str
+    servers: str
+    started: bool
+    ignore_eos: bool
+    method: str
+    failure: str
+    batches: tuple[StoredRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Stored:
-    """One finished benchmark. Mappings are as the document holds them, keys in its order."""
+    """One finished benchmark. Mappings are as the document holds them, keys in its order.
+
+    `threads` 0: a server does not tell. `prompt_texts` and `plain_texts` of files of earlier
+    versions: None, and of tokens.
+    """
 
     specctl: str
     engine: str
@@ -74,14 +92,19 @@ class Stored:
     max_tokens: int
     repeats: int
     arms: Mapping[str, Mapping[str, object]]  # name → its SpecSettings; plain first
-    prompts: Mapping[str, tuple[int, str]]  # key → (tokens, their hash)
+    prompts: Mapping[str, tuple[int, str | None]]  # key → (tokens, their hash)
     plain_texts: Mapping[str, str]  # prompt → hash of plain's answer, first repeat
+    ignore_eog: bool
+    prompt_texts: Mapping[str, str | None]  # key → hash of what was asked
+    written: Mapping[str, str | None]  # prompt → hash of the text of plain's answer
     drafted_at: Mapping[str, tuple[int, ...]]  # arm → [i]: cycles that drafted more than i tokens
     rows: tuple[StoredRow, ...]  # by workload, then the totals
     prompt_speeds: tuple[PromptSpeed, ...]
     undrafted: tuple[Undrafted, ...]
     failures: tuple[str, ...]
     notes: tuple[str, ...]
+    conditions: tuple[str, ...] = ()
+    served: StoredServed | None = None
 
     @property
     def compared(self) -> tuple[str, ...]:
@@ -98,6 +121,18 @@ class Stored:
         """What a table shows: all rows, or the totals alone where there is but one workload."""
         several = len({row.workload for row in self.rows}) > 2
         return self.rows if several else self.totals
+
+    @property
+    def where(self) -> str:
+        """The engine that ran it: `in-process`, or a server's kind."""
+        return self.served.engine if self.served else "in-process"
+
+    @property
+    def threads_said(self) -> str:
+        """`2 threads`, in words where they are not told."""
+        if not self.threads:
+            return "threads not told"
+        return f"{self.threads} thread{'s' * (self.threads != 1)}"
 
     def never_drafted(self, row: StoredRow) -> bool:
         """Is this a drafting arm none of whose cycles had a draft?"""
@@ -168,8 +203,11 @@ def parse(document: object, name: str = "result") -> Stored:
     """
     if not isinstance(document, dict) or not str(document.get("schema")).startswith("specctl-"):
         raise UsageError(f"{name} is not a result of specctl bench", "it has no such schema")
-    if document["schema"] != SCHEMA:
-        raise UsageError(f"{name} has the schema {document['schema']!r}; this reads {SCHEMA!r}")
+    if document["schema"] not in (SCHEMA, SERVED_SCHEMA):
+        raise UsageError(
+            f"{name} has the schema {document['schema']!r}; this reads {SCHEMA!r} and "
+            f"{SERVED_SCHEMA!r}"
+        )
     top = Node(document, name)
     report = top["report"]
     return Stored(
@@ -188,13 +226,21 @@ def parse(document: object, name: str = "result") -> Stored:
         repeats=top["repeats"].count(),
         arms={one["name"].text(): one["spec"].table() for one in top["arms"].items()},
         prompts={
-            one["prompt"].text(): (one["tokens"].count(), one["tokens_hash"].text())
+            one["prompt"].text(): (one["tokens"].count(), one["tokens_hash"].maybe(Node.text))
             for one in top["prompts"].items()
         },
         plain_texts={
-            run["prompt"].text(): run["tokens_hash"].text()
-            for run in top["runs"].items()
-            if run["arm"].text() == PLAIN and run["repeat"].count() == 0
+            run["prompt"].text(): (run["tokens_hash"].maybe(Node.text) or run["text_hash"].text())
+            for run in _first_plain(top["runs"])
+        },
+        ignore_eog=top.has("ignore_eog") and top["ignore_eog"].flag(),
+        prompt_texts={
+            one["prompt"].text(): one["text_hash"].text() if one.has("text_hash") else None
+            for one in top["prompts"].items()
+        },
+        written={
+            run["prompt"].text(): run["text_hash"].text() if run.has("text_hash") else None
+            for run in _first_plain(top["runs"])
         },
         drafted_at=_drafted_at(top["runs"]),
         rows=tuple(_row(one) for one in report["rows"].items()),
@@ -205,11 +251,34 @@ def parse(document: object, name: str = "result") -> Stored:
         undrafted=tuple(_undrafted(one) for one in report["undrafted"].items()),
         failures=tuple(one.text() for one in report["failures"].items()),
         notes=tuple(one.text() for one in report["notes"].items()),
+        conditions=tuple(
+            one.text() for one in (report["conditions"].items() if report.has("conditions") else ())
+        ),
+        served=_served(top["served"]) if document["schema"] == SERVED_SCHEMA else None,
+    )
+
+
+def _first_plain(runs: Node) -> Iterator[Node]:
+    for run in runs.items():
+        if run["arm"].text() == PLAIN and run["repeat"].count() == 0:
+            yield run
+
+
+def _served(node: Node) -> StoredServed:
+    return StoredServed(
+        engine=node["engine"].text(),
+        title=node["title"].text(),
+        servers=node["servers"].text(),
+        started=node["started"].flag(),
+        ignore_eos=node["ignore_eos"].flag(),
+        method=node["method"].text(),
+        failure=node["failure"].text(),
+        batches=tuple(_row(one) for one in node["batches"].items()),
     )
 
 
 def _model(node: Node) -> ModelFile:
-    return ModelFile(node["file"].text(), node["bytes"].count())
+    return ModelFile(node["file"].text(), node["bytes"].maybe(Node.count))
 
 
 def _drafted_at(runs: Node) -> dict[str, tuple[int, ...]]:
@@ -239,7 +308,6 @@ def _speed(node: Node) -> Speed:
 
 
 def _row(node: Node) -> StoredRow:
-    identity = node["identity"]
     return StoredRow(
         workload=node["workload"].maybe(Node.text),
         arm=node["arm"].text(),
@@ -253,11 +321,19 @@ def _row(node: Node) -> StoredRow:
         draft_share=node["draft_share"].maybe(Node.share),
         verify_share=node["verify_share"].maybe(Node.share),
         break_even=node["break_even"].maybe(Node.number),
-        plain_ttft=node["plain_ttft"].number(),
+        plain_ttft=node["plain_ttft"].maybe(Node.number),
         ttft=node["ttft"].number(),
-        identity=IdentityCount(
-            *(identity[name].count() for name in ("same", "ties", "bugs", "law_only"))
-        ),
+        identity=_identity(node["identity"]),
+    )
+
+
+def _identity(node: Node) -> IdentityCount:
+    return IdentityCount(
+        same=node["same"].count(),
+        ties=node["ties"].count(),
+        bugs=node["bugs"].count(),
+        law_only=node["law_only"].count(),
+        differs=node["differs"].count() if node.has("differs") else 0,
     )
 
 

@@ -164,8 +164,13 @@ def about(stored: Stored) -> tuple[str, str]:
     return (
         f"{stored.model.file}{with_draft}",
         f"{count} prompt{'s' * (count != 1)}, {times} each, up to {stored.max_tokens} tokens · "
-        f"{cpu}, {stored.threads} thread{'s' * (stored.threads != 1)} · {stored.date[:10]}",
+        f"{_engine(stored)}{cpu}, {stored.threads_said} · {stored.date[:10]}",
     )
+
+
+def _engine(stored: Stored) -> str:
+    """Whose figures these are, where not ours."""
+    return f"{stored.served.title} · " if stored.served else ""
 
 
 def speech(stored: Stored) -> str:
@@ -176,8 +181,13 @@ def speech(stored: Stored) -> str:
     )
 
 
+_SILENT = (words.NEVER, words.UNKNOWN)
+
+
 def word(stored: Stored, row: StoredRow) -> str:
     """The verdict, as the table says it."""
+    if row.speed.speedup is None and row.speed.rate is not None:
+        return words.UNKNOWN
     return words.NEVER if stored.never_drafted(row) else words.SHORT[row.speed.verdict]
 
 
@@ -187,10 +197,8 @@ def legend(stored: Stored) -> str:
     assumed = any(speed.band_is_assumed for speed in speeds)
     whiskers = "Dashed whiskers: the assumed band." if assumed else "Whiskers: the spread."
     largest = max((speed.noise for speed in speeds), default=0.0)
-    ties = any(row.identity.ties for row in stored.totals)
-    return " ".join(
-        (words.SPEED_UP, whiskers, words.noise(assumed, largest), words.TIES if ties else "")
-    )
+    differing = words.differing(stored.totals)
+    return " ".join((words.SPEED_UP, whiskers, words.noise(assumed, largest), differing))
 
 
 def _band(speed: Speed) -> tuple[float, float] | None:
@@ -251,7 +259,7 @@ def _speed_row(
     value = number(speed.speedup, ".2f", "×")
     if speed.speedup is not None:
         title = f"{row.arm}: {value} ({words.spread(speed)}), {said}"
-        kind = "none" if said == words.NEVER else _BAR_CLASS[speed.verdict]
+        kind = "none" if said in _SILENT else _BAR_CLASS[speed.verdict]
         yield _box(at(0), y, at(speed.speedup) - at(0), _BAR, kind, title)
     band = _band(speed)
     if band is not None:
@@ -263,7 +271,7 @@ def _speed_row(
     yield _text(664, base, words.spread(speed), "dim small")
     text = words.text(row.identity)
     yield _text(748, base, text, "bad bold small" if row.identity.bugs else "dim small")
-    yield _text(786, base, said, "dim" if said == words.NEVER else _WORD_CLASS[speed.verdict])
+    yield _text(786, base, said, "dim" if said in _SILENT else _WORD_CLASS[speed.verdict])
 
 
 # ---------------------------------------------------------------- why?

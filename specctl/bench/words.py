@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Protocol
+
 from specctl.bench.report import ONE_RUN_BAND, IdentityCount, Speed
 
 SHORT = {"faster": "faster", "slower": "slower", "no difference shown": "no difference"}
 NEVER = "never drafted"
+UNKNOWN = "not known"
 
 
 def spread(speed: Speed) -> str:
@@ -15,12 +19,19 @@ def spread(speed: Speed) -> str:
     return f"{speed.low:.2f}–{speed.high:.2f}"
 
 
+def verdict(speed: Speed, coverage: float | None, drafts: bool = True) -> str:
+    """`faster`, `never drafted`; without plain decoding to compare with `not known`."""
+    if speed.speedup is None and speed.rate is not None:
+        return UNKNOWN
+    return NEVER if drafts and coverage == 0 else SHORT[speed.verdict]
+
+
 def text(found: IdentityCount) -> str:
     """Is the text plain decoding's? The worst that was found."""
     if found.bugs:
         return f"BUG {found.bugs}"
     if found.differs:
-        return f"differs {found.differs}"
+        return f"diff {found.differs}"
     if found.ties:
         return f"tie {found.ties}"
     if found.same:
@@ -48,6 +59,28 @@ TIES = (
 DIFFERS = (
     "Over HTTP a differing text is only that: whether it is a tie (two tokens so close that the "
     "rounding of a batched pass decided) or a bug cannot be told; specctl verify can, in-process."
+)
+
+
+class Compared(Protocol):
+    """A row whose texts were compared."""
+
+    @property
+    def identity(self) -> IdentityCount:
+        """How many were what."""
+
+
+def differing(rows: Iterable[Compared]) -> str:
+    """What is to be said where texts are not plain's; empty where all are."""
+    found = [row.identity for row in rows]
+    if any(one.differs for one in found):
+        return DIFFERS
+    return TIES if any(one.ties or one.bugs for one in found) else ""
+
+
+BATCHES = (
+    "So many requests at once; tok/s are all tokens of a wave over the seconds from its first "
+    "request to its last token, prompts included."
 )
 
 

@@ -26,15 +26,19 @@ def bench_compare(
     a: Annotated[str, typer.Argument(metavar="A", help="A result, by path or kept name.")],
     b: Annotated[str, typer.Argument(metavar="B", help="The one to compare it with.")],
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    across: Annotated[
+        bool, typer.Option("--across-engines", help="One may be in-process, the other a server's.")
+    ] = False,
 ) -> None:
     """Compare two results of specctl bench: did B's speed-up change against A's?
 
     Results are what --json wrote or the data folder keeps. Runs of another model,
     other prompts, length, sampling, threads or settings are refused, with all that
     differs (exit 2). The drafters' own settings, the draft model and the machine may
-    differ: that is what is compared, and it is said.
+    differ: that is what is compared, and it is said. --across-engines puts a server
+    beside our own engine, with the same model file, prompts and length.
     """
-    found = compare(load(a), load(b))
+    found = compare(load(a), load(b), across)
     if as_json:
         json.dump(document(found), sys.stdout, ensure_ascii=False, indent=1)
         print()
@@ -59,8 +63,12 @@ def what(one: Stored) -> str:
     times = "once each" if one.repeats == 1 else f"{one.repeats} times each"
     return (
         f"{one.date[:10]}, {one.model.file}{with_draft}, {len(one.prompts)} prompts {times}, "
-        f"{one.threads} threads, specctl {one.specctl}"
+        f"{_engine(one)}{one.threads_said}, specctl {one.specctl}"
     )
+
+
+def _engine(one: Stored) -> str:
+    return f"{one.served.title}, " if one.served else ""
 
 
 def _speeds(found: Comparison) -> Table:

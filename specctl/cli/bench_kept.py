@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.markup import escape
 
+from specctl.bench import words
 from specctl.bench.report import PromptSpeed
 from specctl.bench.stored import Stored, StoredRow
 from specctl.cli import bench_view as view
@@ -35,8 +36,8 @@ def show(console: Console, kept: Stored) -> None:
         console.print(f"[bold red]{escape(failure)}[/]")
     for note in kept.notes:
         console.print(f"[dim]{escape(note)}[/]")
-    differ = any(row.identity.ties or row.identity.bugs for row in kept.totals)
-    view.legend(console, [row.speed for row in kept.totals], differ)
+    view.legend(console, [row.speed for row in kept.totals], words.differing(kept.totals))
+    view.conditions(console, kept.conditions)
     if kept.busy is not None:
         console.print(f"[yellow]Other programs were running (load average {kept.busy:.1f}).[/]")
 

@@ -129,7 +129,8 @@ def report(console: Console, result: Report, busy: float | None = None) -> None:
     for row in result.totals:
         arm(console, row, result.of(row.arm))
     _warnings(console, result)
-    legend(console, [row.speed for row in result.totals], bool(result.differences))
+    legend(console, [row.speed for row in result.totals], words.differing(result.totals))
+    conditions(console, result.conditions)
     if busy is not None:
         once = any(row.speed.band_is_assumed for row in result.totals)
         console.print(
@@ -165,7 +166,7 @@ class Shown:
     arm: str
     speed: Speed
     totals: Figures
-    plain_ttft: float
+    plain_ttft: float | None
     ttft: float
     identity: IdentityCount
 
@@ -187,11 +188,16 @@ def speeds(rows: Sequence[Row | Shown], wide: bool) -> Table:
             f"[{colour}]{number(speed.speedup, '.2f', '×')}[/]",
             words.spread(speed),
             _identity(row),
-            words.NEVER
-            if row.totals.acceptance_rate is None and row.arm != "none"
-            else f"[{colour}]{words.SHORT[speed.verdict]}[/]",
+            _verdict(row),
         )
     return table
+
+
+def _verdict(row: Row | Shown) -> str:
+    said = words.verdict(row.speed, row.totals.coverage, row.arm != "none")
+    if said in (words.NEVER, words.UNKNOWN):
+        return said
+    return f"[{_COLOUR[row.speed.verdict]}]{said}[/]"
 
 
 def reasons(rows: Sequence[Row | Shown], wide: bool) -> Table:
@@ -219,7 +225,7 @@ def reasons(rows: Sequence[Row | Shown], wide: bool) -> Table:
             percent(totals.verify_share),
             f"{words.short_time(row.plain_ttft)} → {words.short_time(row.ttft)}"
             if wide
-            else f"{row.plain_ttft:.1f}→{row.ttft:.1f}",
+            else f"{number(row.plain_ttft, '.1f')}→{row.ttft:.1f}",
         )
     return table
 
@@ -310,15 +316,25 @@ def _warnings(console: Console, result: Report) -> None:
             f"[dim]tie: {escape(one.arm)} on {escape(one.prompt)}, token {one.identity.index}: "
             f"{escape(one.identity.why)}[/]"
         )
+    differ = [d for d in result.differences if d.identity.status == "differs"]
+    for one in differ[:NAMED]:
+        where = f"{escape(one.arm)} on {escape(one.prompt)}, repeat {one.repeat + 1}"
+        console.print(f"[yellow]text: {where}: {escape(one.identity.why)}[/]")
     for prompt in result.unstable:
         console.print(f"[bold red]plain decoding itself gave two texts on {escape(prompt)}[/]")
 
 
-def legend(console: Console, totals: Sequence[Speed], differ: bool) -> None:
-    """What the figures mean; `differ`: some texts are not plain's."""
+def conditions(console: Console, said: Sequence[str]) -> None:
+    """What was asked and how."""
+    for line in said:
+        console.print(Padding(f"[dim]{escape(line)}[/]", (0, 0, 0, 2), expand=False))
+
+
+def legend(console: Console, totals: Sequence[Speed], differing: str) -> None:
+    """What the figures mean; `differing`: of texts that are not plain's."""
     if not totals:
         return
     noise = words.noise(totals[0].band_is_assumed, max(one.noise for one in totals))
     console.print(f"[dim]{words.SPEED_UP} {noise}[/]")
-    if differ:
-        console.print(f"[dim]{words.TIES}[/]")
+    if differing:
+        console.print(f"[dim]{differing}[/]")

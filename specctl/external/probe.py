@@ -155,20 +155,38 @@ def read_chunk(data: str) -> Chunk | None:
     Raises:
         JunkError: no JSON, an error of the server, or figures that are none.
     """
+    return chunk_of(read_event(data))
+
+
+def read_event(data: str) -> dict[str, Any]:
+    """The object of one event of a streamed completion.
+
+    Raises:
+        JunkError: no JSON, or an error of the server.
+    """
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise JunkError("its stream is not JSON") from error
     if not isinstance(value, dict):
         raise JunkError("its stream is not JSON objects")
-    if "error" in value:
+    if value.get("error"):
         said = value["error"]
         words = said.get("message") if isinstance(said, dict) else said
         raise JunkError(f"it answers with an error: {printable(str(words))[:200]}")
-    text, end = _content(value)
+    return value
+
+
+def chunk_of(value: dict[str, Any]) -> Chunk | None:
+    """The timings of an event; None where it carries none.
+
+    Raises:
+        JunkError: figures that are none.
+    """
     timings = value.get("timings")
     if not isinstance(timings, dict):
         return None
+    text, end = content_of(value)
     counts = [_figure(timings, name) for name in ("predicted_n", "draft_n", "draft_n_accepted")]
     prompt = (
         int(_figure(timings, "prompt_n")),
@@ -179,14 +197,15 @@ def read_chunk(data: str) -> Chunk | None:
     return Chunk(tokens, drafted, accepted, _figure(timings, "predicted_ms"), text, prompt, end)
 
 
-def _content(value: dict[str, Any]) -> tuple[str, str]:
+def content_of(value: dict[str, Any]) -> tuple[str, str]:
+    """The text of an event, thinking included, and how the answer ended (empty: not yet)."""
     choices = value.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else {}
     if not isinstance(choice, dict):
         return "", ""
     delta = choice.get("delta")
     parts = delta if isinstance(delta, dict) else {}
-    texts = [parts.get(name) for name in ("reasoning_content", "content")]
+    texts = [parts.get("reasoning_content") or parts.get("reasoning"), parts.get("content")]
     end = choice.get("finish_reason")
     return "".join(t for t in texts if isinstance(t, str)), end if isinstance(end, str) else ""
 

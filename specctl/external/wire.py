@@ -158,8 +158,11 @@ class Line:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         return Answer(response.status_code, kind, bytes(body))
 
-    def events(self, path: str, body: dict[str, Any] | None = None) -> Iterator[str]:
-        """The `data:` of a stream of server-sent events; POST where there is a body.
+    def events(
+        self, path: str, body: dict[str, Any] | None = None, silence: float = SILENCE
+    ) -> Iterator[str]:
+        """The `data:` of a stream of server-sent events; POST where there is a body. It is dead
+        when nothing has come for `silence` seconds.
 
         Raises:
             GoneError: cut.
@@ -168,9 +171,9 @@ class Line:
             JunkError: another status than 200, or a line without end.
         """
         method = "GET" if body is None else "POST"
-        silent = SilentError(f"{self.where.shown}{path} is silent for {format_seconds(SILENCE)}")
-        with self._in_time(SILENCE, self._slow(path, SILENCE)):
-            opened = self._request(method, path, body, SILENCE)
+        silent = SilentError(f"{self.where.shown}{path} is silent for {format_seconds(silence)}")
+        with self._in_time(silence, self._slow(path, silence)):
+            opened = self._request(method, path, body, silence)
         with opened as response:
             chunks = self._chunks(response, silent)
             if response.status_code != 200:
