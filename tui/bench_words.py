@@ -17,8 +17,18 @@ from specctl.bench.run import Run
 from specctl.tui.bench_state import BenchLive, Cell, Place, PromptLine, accepted_per_cycle
 from specctl.tui.bench_worker import Pulse
 from specctl.tui.widgets.cycles import Bar, Chart, chart_lines
-from specctl.tui.widgets.glyphs import BAD, MUTED, STRONG, WARN, Glyphs, clean, cut_middle, row
-from specctl.tui.widgets.speedbar import bar, figure, said, scale_of, verdict
+from specctl.tui.widgets.glyphs import (
+    BAD,
+    MUTED,
+    STRONG,
+    WARN,
+    Glyphs,
+    clean,
+    cut_middle,
+    row,
+    said,
+)
+from specctl.tui.widgets.speedbar import bar, figure, scale_of, verdict
 from specctl.units import format_seconds, number, percent
 
 POSITIONS = 8

@@ -1,46 +1,21 @@
-"""What all screens do alike: classes by size, toasts, exports."""
+"""What all screens around the dashboard do alike: help, views, exports."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
-from textual import events
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
 from textual.widgets import Static
 
-from specctl.errors import SpecctlError
 from specctl.paths import write_whole
 from specctl.tui.screens.help import HelpScreen
-from specctl.tui.sizes import CLASSES, LEAST, size_class
+from specctl.tui.screens.sized import SizedScreen
+from specctl.tui.sizes import LEAST
 from specctl.tui.svg import screen_svg
 from specctl.tui.widgets.dashboard import Dashboard
 from specctl.tui.widgets.transcript import Transcript
-
-
-class SizedScreen(Screen[None]):
-    """A screen whose layout follows the terminal's size."""
-
-    def on_resize(self, event: events.Resize) -> None:
-        """Set the class that app.tcss lays out by."""
-        now = size_class(event.size.width, event.size.height)
-        for name in CLASSES:
-            self.set_class(name == now, name)
-
-    def say(self, text: str, kind: str = "note") -> None:
-        """A short message that goes away by itself."""
-        severity = {"error": "error", "warning": "warning"}.get(kind, "information")
-        self.notify(text, severity=severity, timeout=8 if kind == "error" else 4, markup=False)  # type: ignore[arg-type]
-
-    def attempt(self, action: Callable[[], str]) -> None:
-        """Do it and say what it answers; a failure becomes a message."""
-        try:
-            self.say(action())
-        except SpecctlError as error:
-            self.say(error.message + (f" ({error.hint})" if error.hint else ""), "error")
 
 
 class DashboardScreen(SizedScreen):

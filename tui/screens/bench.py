@@ -13,7 +13,7 @@ from textual.widget import Widget
 from specctl.tui.bench_state import BenchLive
 from specctl.tui.bench_words import KEYS, detail_lines, header_lines, keys_line
 from specctl.tui.bench_worker import BenchWorker
-from specctl.tui.screens.base import SizedScreen
+from specctl.tui.screens.sized import SizedScreen
 from specctl.tui.widgets.glyphs import glyphs
 from specctl.tui.widgets.matrix import Matrix
 

@@ -14,9 +14,7 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static
 
-from specctl.tui.bench_words import keys_line
-from specctl.tui.widgets.glyphs import clean, glyphs
-from specctl.tui.widgets.speedbar import said
+from specctl.tui.widgets.glyphs import MUTED, clean, glyphs, row, said
 
 
 class PageScreen(Screen[None]):
@@ -61,7 +59,8 @@ class PageScreen(Screen[None]):
             return
         width = max(20, self.size.width - 3)  # padding and scroll bar
         self.query_one("#page", Static).update(self.page(width))
-        self.query_one("#page-keys", Static).update(keys_line(self.KEYS, width, self._signs))
+        keys = row([[(said(key, self._signs), MUTED)] for key in self.KEYS], width, self._signs)
+        self.query_one("#page-keys", Static).update(keys)
 
     def page(self, width: int) -> Content | Text:
         """The content for this width, cells."""

@@ -62,6 +62,9 @@ _SPELLED = str.maketrans(
         "µ": "u",
     }
 )
+_SAID = str.maketrans(
+    {"▲": "+", "▼": "-", "▸": ">", "±": "+-", "↑": "^", "↓": "v", "“": '"', "”": '"', "−": "-"}
+)
 
 
 def glyphs(ascii_only: bool) -> Glyphs:
@@ -74,6 +77,11 @@ def spelled(text: str, signs: Glyphs) -> str:
     if signs is not ASCII or text.isascii():
         return text
     return text.translate(_SPELLED).encode("ascii", "replace").decode("ascii")
+
+
+def said(text: str, signs: Glyphs) -> str:
+    """As `spelled`, with the signs of tables and benchmarks too."""
+    return spelled(text.translate(_SAID), signs) if signs is ASCII else text
 
 
 def clean(text: str) -> str:

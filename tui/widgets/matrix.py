@@ -23,8 +23,9 @@ from specctl.tui.widgets.glyphs import (
     cut_middle,
     glyphs,
     row,
+    said,
 )
-from specctl.tui.widgets.speedbar import cell_lines, said, scale_of
+from specctl.tui.widgets.speedbar import cell_lines, scale_of
 from specctl.units import number
 
 CELL_MIN, CELL_MAX = 13, 92  # cells of a column

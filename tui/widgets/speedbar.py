@@ -9,23 +9,17 @@ from textual.content import Content
 from specctl.bench import words
 from specctl.bench.report import Row, Speed
 from specctl.tui.bench_state import Cell
-from specctl.tui.widgets.glyphs import ASCII, BAD, GOOD, MUTED, WARN, Glyphs, spelled
+from specctl.tui.widgets.glyphs import ASCII, BAD, GOOD, MUTED, WARN, Glyphs, said
 from specctl.units import number
 
 COLOUR = {"faster": GOOD, "slower": BAD, "no difference shown": WARN}
 SIGN = {"faster": "▲", "slower": "▼", "no difference shown": "="}
-_SPELLED = str.maketrans({"▲": "+", "▼": "-", "▸": ">", "±": "+-", "↑": "^", "↓": "v"})
 _SCALES = (2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 50.0)
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 FIGURE = 6  # cells of `12.34×`
 WORD = len("no difference")
 SPREAD = len("one, ±10%")
 BAR_MIN, BAR_MAX = 6, 60
-
-
-def said(text: str, signs: Glyphs) -> str:
-    """`text` in what the terminal can show."""
-    return spelled(text.translate(_SPELLED), signs) if signs is ASCII else text
 
 
 def scale_of(speeds: Iterable[Speed]) -> float:
