@@ -25,6 +25,10 @@ from specctl.units import printable
 
 # name → (module:function, one line for `specctl --help`)
 COMMANDS = {
+    "dashboard": (
+        "specctl.cli.dashboard:dashboard",
+        "This machine, what fits it, what is here; start it from there.",
+    ),
     "doctor": ("specctl.cli.doctor:doctor", "What is this machine, and what can it run?"),
     "chat": ("specctl.cli.chat:chat", "Chat with a model; see which tokens were drafted."),
     "bench": ("specctl.cli.bench:bench", "Measure whether speculation pays, against plain."),
@@ -83,6 +87,12 @@ def _main() -> None:
     if _is_family(argv):
         _list_family(argv[0])
         return
+    run_line(argv, debug)
+
+
+def run_line(argv: list[str], debug: bool = False) -> None:
+    """Run one command line, without the program's name; ends with SystemExit."""
+    argv = _join_names(argv)
     asked = next((arg for arg in argv if not arg.startswith("-")), None)
     app = _build(asked, debug)
     defaults = _defaults(asked, argv, debug)
