@@ -63,8 +63,8 @@ class Served(Protocol):
 @dataclass(frozen=True, slots=True)
 class Setup:
     """How it was asked. `started`: by us, so that threads and sizes are ours. `method` in the
-    server's own words. `ignore_eos`: asked for, and the engine can. `slots`: answers it works on at
-    once, where it says so.
+    server's own words. `ignore_eos`: requests ask for it, which not every engine knows
+    (`can_ignore_eos`). `slots`: answers it works on at once, where it says so.
     """
 
     engine: str
@@ -72,6 +72,7 @@ class Setup:
     servers: Servers
     started: bool
     ignore_eos: bool
+    can_ignore_eos: bool = True
     method: str = ""
     slots: int | None = None
 
@@ -161,12 +162,12 @@ _SERVERS: dict[Servers, str] = {
 }
 
 
-def conditions(setup: Setup, batches: Sequence[int], asked_to_ignore: bool) -> tuple[str, ...]:
+def conditions(setup: Setup, batches: Sequence[int]) -> tuple[str, ...]:
     """What is equal between the arms, what is not, and what is not known: a line for each."""
-    return tuple(_conditions(setup, batches, asked_to_ignore))
+    return tuple(_conditions(setup, batches))
 
 
-def _conditions(setup: Setup, batches: Sequence[int], asked_to_ignore: bool) -> Iterator[str]:
+def _conditions(setup: Setup, batches: Sequence[int]) -> Iterator[str]:
     yield f"servers: {_SERVERS[setup.servers]}"
     yield (
         "clock: ours, from the first streamed token to the last; HTTP, JSON and the server's own "
@@ -188,7 +189,7 @@ def _conditions(setup: Setup, batches: Sequence[int], asked_to_ignore: bool) -> 
             "length: answers go on past their end (ignore_eos), where a model often repeats "
             "itself, which look-up drafts like; --stop-at-eos ends them"
         )
-    elif asked_to_ignore:
+    elif not setup.can_ignore_eos:
         yield "length: the server has no ignore_eos, answers end where the model ends them"
     else:
         yield "length: answers end where the model ends them"

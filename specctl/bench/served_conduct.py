@@ -104,7 +104,7 @@ def conduct_served(
         plan, singles = complete(plan, singles)
     setup = fleet.setup()
     singles = _judged(singles, answers)
-    said = conditions(setup, batches, plan.ignore_eog)
+    said = conditions(setup, batches)
     notes = dict.fromkeys(
         note for replies in answers.values() for one in replies for note in one.notes
     )

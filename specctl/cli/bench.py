@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,12 +14,13 @@ from specctl.bench.conduct import Checking, Opened, conduct
 from specctl.bench.results import Outcome, check_writable, document, kept_path, write
 from specctl.bench.run import Arm, BenchPlan, Calibration, RunDone
 from specctl.cli import aliases, bound
+from specctl.cli import bench_engine as servers
 from specctl.cli import bench_view as view
 from specctl.cli import options as opt
 from specctl.cli.fetching import demo_without_asking, resolved, say_tuned, say_unused_draft
 from specctl.cli.render import err, out
 from specctl.demo import DEMO, DEMO_F16
-from specctl.errors import SpecctlError
+from specctl.errors import RemoteError, SpecctlError
 from specctl.paths import write_whole
 from specctl.resolve import Resolved
 from specctl.settings import SpecSettings
@@ -44,13 +46,20 @@ Workload = Annotated[
 ]
 Prompts = Annotated[
     Path | None,
-    typer.Option("--prompts", help="Your own: JSON lines, or text divided by lines of ---."),
+    typer.Option(
+        "--prompts",
+        help="Your own: JSON lines, JSON, or text divided by lines of ---; also the files of "
+        "Spec-Bench, SPEED-Bench and SpecDecode-Bench's data sets.",
+    ),
 ]
 MaxTokens = Annotated[
     int | None, typer.Option("--max-tokens", "-n", help="Per prompt; default 128, with --quick 64.")
 ]
 Repeats = Annotated[
     int | None, typer.Option("--repeats", "-r", help="Of each run; default 3, with --quick 1.")
+]
+PerWorkload = Annotated[
+    int | None, typer.Option("--per-workload", help="At most so many prompts of each workload.")
 ]
 Quick = Annotated[bool, typer.Option("--quick", help="Three prompts of three families.")]
 Tui = Annotated[
@@ -74,6 +83,7 @@ def bench(
     k: K = None,
     workload: Workload = None,
     prompts: Prompts = None,
+    per_workload: PerWorkload = None,
     max_tokens: MaxTokens = None,
     repeats: Repeats = None,
     quick: Quick = False,
@@ -82,6 +92,14 @@ def bench(
     json: Json = None,
     html: Html = None,
     svg: Svg = None,
+    engine: servers.Engine = None,
+    baseline_url: servers.BaselineUrl = None,
+    batch: servers.Batch = None,
+    api_key: servers.ApiKey = None,
+    binary: servers.Binary = None,
+    in_turn: servers.InTurn = False,
+    ignore_eos: servers.IgnoreEos = None,
+    also_in_process: servers.AlsoInProcess = False,
     temperature: opt.Temperature = 0.0,
     seed: Seed = 0,
     top_k: opt.TopK = 40,
@@ -116,7 +134,8 @@ def bench(
 
     Plain and every --spec-type run on one loaded model, interleaved, after a warm-up that does not
     count. The texts are compared token by token. Of kept results: specctl bench compare A B shows
-    what changed, specctl bench page RESULT draws one.
+    what changed, specctl bench page RESULT draws one. --engine does the same over HTTP with
+    llama-server, or with a running server of any engine.
     """
 
     def spec(types: str, k: int | None) -> SpecSettings:
@@ -125,59 +144,102 @@ def bench(
         sizes = (simple, mod, small)
         return opt.spec_settings(types, k, spec_compat, spec_preset, *sizes, spec_min_accept)
 
-    texts = _prompts(workload, prompts, quick)
-    for file in (json, html, svg):
-        if file is not None:
-            check_writable(file)
-    _check_types([spec(one, None) for one in spec_type or ()])
+    # fmt: off
+    asked = servers.read_flags(
+        engine, baseline_url, batch, api_key, binary, in_turn, ignore_eos, also_in_process
+    )
+    settings = opt.engine_settings(
+        ctx, threads, gpu_layers, kv_type, draft_gpu_layers, draft_kv_type, n_cpu_moe, flash_attn
+    )
+    # fmt: on
+    penalties = (repeat_penalty, frequency_penalty, presence_penalty)
+    plan = BenchPlan(
+        model=model or "",
+        draft=None,
+        prompts=_prompts(workload, prompts, per_workload, quick),
+        arms=(_NO_ARM,),
+        settings=settings,
+        sampling=opt.sampling(temperature, top_k, top_p, min_p, penalties, seed),
+        max_tokens=max_tokens if max_tokens is not None else 64 if quick else 128,
+        repeats=repeats if repeats is not None else 1 if quick else 3,
+        ignore_eog=asked.ignore_eos if asked else bool(ignore_eos),
+    )
+    outputs = (json, html, svg)
+    for file in filter(None, outputs):
+        check_writable(file)
+    if asked is not None:
+        servers.check_greedy(plan.sampling, tui)
+    if asked is not None and asked.is_given:
+        servers.check_theirs(draft, spec_type, k, settings, spec("none", None))
+        _finish(servers.measure_given(asked, model, plan), outputs, strict)
+        return
+    if asked is None or asked.also:
+        _check_types([spec(one, None) for one in spec_type or ()])
     named = model or demo_without_asking("bench")
     files = resolved(named, draft)
     types = spec_type or [_default_type(files)]
     advice = files.k if spec_type is None and not k else None
     caps: list[int | None] = [*k] if k else [advice]
     specs = [spec(one, cap) for one in types for cap in caps]
-    penalties = (repeat_penalty, frequency_penalty, presence_penalty)
-    # fmt: off
-    settings = opt.engine_settings(
-        ctx, threads, gpu_layers, kv_type, draft_gpu_layers, draft_kv_type, n_cpu_moe, flash_attn
-    )
-    # fmt: on
     flags = ([] if spec_type else specs, settings)
     if files.tuned is not None:
         specs = specs if spec_type else [files.tuned.spec(one) for one in specs]
         settings = files.tuned.engine(settings)
     specs, files = aliases.settle(specs, files, draft)
     say_tuned(files, specs, flags)
-    plan = BenchPlan(
-        model=named,
-        draft=draft or (files.draft.name if files.draft else None),
-        prompts=texts,
-        arms=_arms(specs),
-        settings=settings,
-        sampling=opt.sampling(temperature, top_k, top_p, min_p, penalties, seed),
-        max_tokens=max_tokens if max_tokens is not None else 64 if quick else 128,
-        repeats=repeats if repeats is not None else 1 if quick else 3,
-    )
+    beside = draft or (files.draft.name if files.draft else None)
+    plan = replace(plan, model=named, draft=beside, arms=_arms(specs), settings=settings)
     say_unused_draft(files, [arm.spec for arm in plan.arms])
+    if asked is not None:
+        _started(asked, plan, files, outputs, strict)
+        return
     outcome = (_run_on_screen(plan, files) if tui else None) or _run(plan, files)
+    chat = f"Chat with it, drafting only where it pays: specctl chat --model {named}"
+    _finish(outcome, outputs, strict, chat if quick and named in (DEMO, DEMO_F16) else None)
+
+
+_NO_ARM = Arm("speculative", SpecSettings(types=("speculative",)))  # until the arms are known
+
+
+def _started(
+    asked: servers.Flags, plan: BenchPlan, files: Resolved, outputs: Outputs, strict: bool
+) -> None:
+    """llama-server, and in-process beside it where that is asked for."""
+    theirs = servers.measure_started(asked, plan, files)
+    _finish(theirs, outputs, strict)
+    if not asked.also:
+        return
+    own = _run(servers.with_threads(plan), files)
+    _finish(own, (None, None, None), strict)
+    servers.show_beside(out(), own, theirs)
+
+
+Outputs = tuple[Path | None, Path | None, Path | None]  # --json, --html, --svg
+
+
+def _finish(outcome: Outcome, outputs: Outputs, strict: bool, word: str | None = None) -> None:
+    """Show it and keep it; then fail where the measurement did, or where --strict says so."""
     if outcome.interrupted:
         prompts_done = len(outcome.plan.prompts)
         err().print(f"stopped: this is about the {prompts_done} prompts that every arm has done")
     view.report(out(), outcome.report, outcome.busy)
-    _keep(outcome, json, html, svg)
-    if quick and named in (DEMO, DEMO_F16):
-        out().print(f"Chat with it, drafting only where it pays: specctl chat --model {named}")
+    servers.show_batches(out(), outcome)
+    _keep(outcome, *outputs)
+    if word:
+        out().print(word)
+    if outcome.served is not None and outcome.served.failure:
+        raise RemoteError(outcome.served.failure, "what every arm had done until then is above")
     if strict and outcome.report.failures:
         raise SpecctlError("--strict: " + "; ".join(outcome.report.failures))
 
 
 def _prompts(
-    families: list[str] | None, file: Path | None, quick: bool
+    families: list[str] | None, file: Path | None, most: int | None, quick: bool
 ) -> tuple[workloads.Prompt, ...]:
     """Files alone where only a file is named; else the built-in families asked for, or all."""
     own = workloads.read_file(file) if file else ()
     built_in = workloads.load(families or workloads.FAMILIES) if families or not file else ()
-    both = (*own, *built_in)
+    both = workloads.per_family((*own, *built_in), most)
     return workloads.quick(both) if quick else both
 
 

@@ -171,9 +171,9 @@ class Shown:
     identity: IdentityCount
 
 
-def speeds(rows: Sequence[Row | Shown], wide: bool) -> Table:
+def speeds(rows: Sequence[Row | Shown], wide: bool, title: str = "Does it pay?") -> Table:
     """Does it pay?"""
-    table = _table("Does it pay?", wide)
+    table = _table(title, wide)
     for heading in ("plain\ntok/s", "spec.\ntok/s", "speed-\nup", "spread"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("text", no_wrap=True)

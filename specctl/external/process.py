@@ -148,6 +148,13 @@ class Server:
         code = self._guard.poll()
         return None if code is None else _Ended(code)
 
+    def wait_end(self, seconds: float) -> _Ended | None:
+        """As `ended`, after at most so long: a line breaks before its process is gone."""
+        end = time.monotonic() + seconds
+        while self.ended is None and time.monotonic() < end:
+            time.sleep(_POLL / 4)
+        return self.ended
+
     def stop(self) -> None:
         """SIGTERM to its group, SIGKILL after the grace; returns when it is gone."""
         for stream in (self._guard.stdin, self._guard.stdout, self._guard.stderr):
