@@ -149,7 +149,9 @@ def resolve_selection(
     assert not isinstance(small, Missing)
     method = None if alone or selection.method == "none" else (selection.method,)
     mtp = selection.method == "draft-mtp" and not alone
-    advice = selection.draft.k if selection.draft and (small or mtp) else None
+    from specctl.plan.outlook import default_k
+
+    advice = default_k(selection)[0] if small or mtp else None
     return Resolved(target, small, method, advice, notes=_notes(selection, alone, placed))
 
 

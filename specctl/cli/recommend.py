@@ -22,7 +22,7 @@ from specctl.plan import catalog
 from specctl.plan.budget import NO_GPU, Budget, plan_budget
 from specctl.plan.candidates import SLOW, Configuration, Wish
 from specctl.plan.explain import as_json as to_json
-from specctl.plan.explain import evidence_lines, pull_command, run_command, span
+from specctl.plan.explain import evidence_lines, k_words, pull_command, run_command, span
 from specctl.plan.profile import LOOKUPS, METHODS, USES
 from specctl.plan.recommend import Recommendation
 from specctl.plan.recommend import recommend as rank
@@ -111,6 +111,8 @@ def _show(result: Recommendation, everything: bool) -> None:
         best = result.ranked[0]
         why = "" if best.method == "none" else f"figures: {best.acceptance_source}; "
         say(f"\n1: {why}licence {best.model.licence}")
+        if best.method != "none" and not looks_up(best):
+            say(f"   {k_words(best)}")
         for note in best.notes[:2]:
             say(f"   note: {note}", style="dim")
         say(f"   {pull_command(best)}")
@@ -286,6 +288,7 @@ def _facts(one: Configuration, result: Recommendation) -> Iterator[tuple[str, li
             f" priced: ≈{_range(prediction.spec, 1)} tok/s,"
             f" ≈{_range(prediction.speedup, 2)}-fold",
             f"from: {one.acceptance_source}",
+            k_words(one),
             f"break-even: ≈{_range(prediction.break_even, 2)} accepted per cycle of"
             f" {prediction.k} drafted",
         ]

@@ -12,6 +12,7 @@ from specctl.external.method import TRAINED, Given, parse_methods, translate
 from specctl.hub.lookup import find
 from specctl.hub.profiles import wanted_file
 from specctl.plan.catalog import Catalog, Selection
+from specctl.plan.outlook import default_k
 from specctl.plan.profile import Draft, Model, ModelFile
 
 _SAFETENSORS_HINT = "name the original repository: hf:owner/repo"
@@ -264,14 +265,16 @@ def _profile_gguf(form: _Form, target: str, given: Given, options: Options) -> W
         )
     chosen = ready.get("draft-mtp") or next(iter(ready.values()), selection)
     draft = form.draft(options.draft) if options.draft else _gguf(files[0]) if files else None
-    known = [one.draft.k for one in ready.values() if one.draft and one.draft.k]
+    known = [k for one in ready.values() if (k := default_k(one)[0])]
     advice = min(known, default=None)  # one --spec-draft-n-max is for all of them
     weights = _gguf(chosen.file)
     notes: tuple[str, ...] = ()
     if any(isinstance(one, HubFile) for one in (weights, draft)):
         pull = chosen.pull_name
         notes = (f"llama-server fetches what is not here; or first: specctl pull {pull}",)
-    return Wish(form.engine, weights, given, options, draft, advice, notes)
+    return Wish(
+        form.engine, weights, given, options, draft, advice, notes + _k_note(options, advice)
+    )
 
 
 def _ready(catalog: Catalog, target: str, method: str) -> Selection:
@@ -290,6 +293,13 @@ def _ready(catalog: Catalog, target: str, method: str) -> Selection:
             f"{others[0]} is listed, without a GGUF file known to fit: convert or fetch it and "
             "name it with --draft",
         ) from error
+
+
+def _k_note(options: Options, advice: int | None) -> tuple[str, ...]:
+    """Whose K it is where the user named none."""
+    if options.k is not None or advice is None:
+        return ()
+    return (f"K {advice} is the profile's advice, as in specctl recommend; --k gives another",)
 
 
 def _base(model: Model, title: str) -> str:
@@ -318,6 +328,7 @@ def _profile_tensors(
             small = form.catalog.get(found.model) if found.model else None
             draft = _base(small, form.title) if small else found.repo
         advice = found.k or advice
+    notes += _k_note(options, advice)
     return Wish(form.engine, base, given, options, draft, advice, tuple(notes))
 
 

@@ -59,6 +59,7 @@ class Configuration:
     prediction: Prediction
     acceptance_source: str
     notes: tuple[str, ...] = ()
+    best_k: int | None = None  # K* by the same estimate, where a formula gives one
     usable_ctx: int = 0  # filled by `with_context`: it costs a search
 
     @property
@@ -268,7 +269,7 @@ def _try(
     expected = outlook(catalog, selection, budget, wish.use, found)
     if expected is None:
         return refuse("nothing was measured that predicts it")
-    if method == "draft-simple" and expected.prediction.k == 0:
+    if method == "draft-simple" and expected.best_k == 0:
         why = (
             ": checking drafted tokens reads more experts" if model.is_moe else " at its price here"
         )
@@ -283,12 +284,19 @@ def _try(
         download_exact=all(file.exact for file in selection.files),
         prediction=expected.prediction,
         acceptance_source=expected.source,
+        best_k=expected.best_k,
         notes=tuple(_notes(selection, kv_type, found)),
     )
 
 
+def least_context(model: Model) -> int:
+    """Tokens from which llama-server is proposed: 16 K, or all that the model was made for."""
+    trained = model.shape.context_length if model.shape else ROOMY_CTX
+    return min(ROOMY_CTX, trained)
+
+
 def _roomy(one: Configuration, budget: Budget, wish: Wish) -> bool:
-    return with_context(one, budget, wish).usable_ctx >= ROOMY_CTX
+    return with_context(one, budget, wish).usable_ctx >= least_context(one.model)
 
 
 def with_context(one: Configuration, budget: Budget, wish: Wish) -> Configuration:

@@ -7,7 +7,7 @@ from typing import Any
 from specctl.plan.acceptance import evidence_rows
 from specctl.plan.budget import NO_GPU, Budget
 from specctl.plan.candidates import Configuration
-from specctl.plan.outlook import device_class
+from specctl.plan.outlook import default_k, device_class
 from specctl.plan.profile import HEADS, Evidence
 from specctl.plan.recommend import Recommendation
 from specctl.plan.schema import Span
@@ -69,6 +69,19 @@ def _server(one: Configuration, ctx: int) -> str:
     return " ".join(parts)
 
 
+def k_words(one: Configuration) -> str:
+    """Where the K of a row is from: the default, what bounds it, the rows that used one, and K*."""
+    k, (default, why) = one.prediction.k, default_k(one.selection)
+    if default is not None and k < default:
+        why += f", {default}, down to the snapshots kept of its recurrent state"
+    rows = evidence_rows(one.model, one.method, "")
+    used = sorted({row.k for row in rows if row.k})
+    said = f"its measured rows used {', '.join(map(str, used))}" if used else ""
+    said = said or "no measured row of it tells a K"
+    best = "" if one.best_k in (None, k) else f"; best by this estimate: K {one.best_k}"
+    return f"K {k}: {why}; {said}{best}"
+
+
 def as_json(result: Recommendation) -> dict[str, Any]:
     """Everything `specctl recommend` knows, with units in the names."""
     budget, wish = result.budget, result.wish
@@ -112,6 +125,8 @@ def _row(one: Configuration, result: Recommendation) -> dict[str, Any]:
         "quant": one.selection.file.quant,
         "method": one.method,
         "k": prediction.k,
+        "k_from": None if one.method == "none" else k_words(one),
+        "best_k": one.best_k,
         "kv_type": one.kv_type,
         "runs_in": "specctl chat" if one.in_process else "llama-server",
         "place": one.fit.place,

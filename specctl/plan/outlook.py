@@ -21,10 +21,13 @@ OUTPUT_HEAD_BYTES = 210 / 256  # a weight of an output head in Q6_K, as llama.cp
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """The estimate, and the sentence that says what acceptance or gain it rests on."""
+    """The estimate, and the sentence that says what acceptance or gain it rests on. `best_k` is K*
+    of the same estimate, 0 where drafting does not pay; None where no formula gives it.
+    """
 
     prediction: Prediction
     source: str
+    best_k: int | None = None
 
 
 def expert_bytes(model: Model, size: int) -> int:
@@ -43,18 +46,31 @@ def expert_bytes(model: Model, size: int) -> int:
     return round(size * min(share, 1.0))
 
 
+def default_k(selection: Selection) -> tuple[int | None, str]:
+    """Most tokens per cycle for a configuration where nobody says it, and what that rests on.
+
+    The one source for `recommend`, chat, bench and the commands of other engines; None where the
+    drafter's own default holds.
+    """
+    if selection.method == "none":
+        return 0, "nothing is drafted"
+    if selection.k is not None:
+        return selection.k, "what was asked for"
+    draft = selection.draft
+    if draft is None or draft.k is None:
+        return None, "the profile has no advice: the drafter's own default"
+    return draft.k, f"the profile's advice for {selection.method}"
+
+
 def draft_length(selection: Selection) -> int:
-    """Tokens a draft may have, for which memory is priced: the profile's advice; 0 for none.
+    """Tokens a draft may have, for which memory and speed are priced; 0 for none.
 
     In specctl no more than the snapshots of a recurrent state that the engine would keep.
     """
     if selection.method == "none":
         return 0
-    k = selection.k
-    if k is None and selection.method == "draft-simple":
-        k = MODEL_K_MAX
-    elif k is None:
-        k = (selection.draft.k if selection.draft else None) or NGRAM_K
+    k, _ = default_k(selection)
+    k = NGRAM_K if k is None else k
     most = snapshot_limit(selection) if selection.in_process else None
     return k if most is None else min(k, most)
 
@@ -83,9 +99,9 @@ def outlook(
     acceptance = expected_acceptance(catalog, selection.model, method, use)
     if acceptance is None:
         return None
-    chosen = None if method == "draft-simple" else k
-    prediction = predict(target, draft, acceptance.span, chosen, block, MODEL_K_MAX)
-    return Outlook(prediction, acceptance.source)
+    prediction = predict(target, draft, acceptance.span, k, block)
+    best = predict(target, draft, acceptance.span, None, block, MODEL_K_MAX).k
+    return Outlook(prediction, acceptance.source, best)
 
 
 def device_class(budget: Budget, found: Fit) -> str:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from specctl.errors import UsageError
 from specctl.plan.budget import Budget
 from specctl.plan.candidates import (
-    ROOMY_CTX,
     Configuration,
     Refusal,
     Wish,
     configurations,
+    least_context,
     with_context,
 )
 from specctl.plan.catalog import Catalog
@@ -152,22 +152,23 @@ def _why_useless(
     if one.method == "none":
         return None
     low, high = one.prediction.speedup
-    least = LEAST_GAIN if one.in_process else LEAST_GAIN_ELSEWHERE
-    if middle((low, high)) < least:
+    gain = LEAST_GAIN if one.in_process else LEAST_GAIN_ELSEWHERE
+    if middle((low, high)) < gain:
         what = "a drafter" if one.in_process else "llama-server"
         return (
             f"too little gain to expect: ≈{low:.2f} to {high:.2f}-fold, its middle under the"
-            f" {least:.2f} from which {what} is proposed"
+            f" {gain:.2f} from which {what} is proposed"
         )
-    if one.in_process or plain is None or one.usable_ctx >= ROOMY_CTX:
+    least = least_context(one.model)
+    if one.in_process or one.usable_ctx >= least:
         return None
-    without = with_context(plain, budget, wish).usable_ctx
-    if without > one.usable_ctx:
-        return (
-            f"at most {one.usable_ctx // 1024} K of context fit with it, {without // 1024} K"
-            f" without; llama-server is proposed from {ROOMY_CTX // 1024} K up"
-        )
-    return None
+    more = ""
+    if plain is not None and (longer := with_context(plain, budget, wish).usable_ctx):
+        more = f", {longer // 1024} K without" if longer > one.usable_ctx else ""
+    return (
+        f"at most {one.usable_ctx // 1024} K of context fit with it{more}; llama-server is "
+        f"proposed from {least // 1024} K up"
+    )
 
 
 def _diverse(found: Iterable[Configuration], top: int) -> tuple[Configuration, ...]:

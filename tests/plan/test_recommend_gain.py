@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from specctl.plan.budget import Budget
-from specctl.plan.candidates import Wish
+from specctl.plan.candidates import Wish, least_context
 from specctl.plan.catalog import Catalog, load
 from specctl.plan.explain import run_command
 from specctl.plan.profile import USES
@@ -85,3 +85,19 @@ def test_sources_name_trust_in_words(catalog: Catalog) -> None:
                 assert not re.search(r"\([HML](/[HML])*\)", one.acceptance_source)
                 if one.method != "none" and one.method != "ngram-mod":
                     assert "trust " in one.acceptance_source
+
+
+@pytest.mark.parametrize("gib", [4, 6, 8, 12, 16, 24, 48])
+def test_llama_server_is_proposed_only_with_the_context_that_is_said(
+    catalog: Catalog, gib: float
+) -> None:
+    result = recommend(catalog, gpu_budget(gib), Wish(), top=50)
+    for one in result.elsewhere:
+        assert one.usable_ctx >= least_context(one.model)
+    said = [one for one in result.all_refused if "llama-server is proposed from" in one.reason]
+    for refusal in said:
+        found = re.search(r"most (\d+) K.* from (\d+) K up", refusal.reason)
+        assert found is not None
+        most, least = map(int, found.groups())
+        assert most < least
+    assert said or gib != 16
