@@ -11,15 +11,9 @@ import typer
 from rich.table import Table
 
 from specctl.cli.render import out
-from specctl.drafters.registry import SPEC_TYPES, SpecType
+from specctl.drafters.registry import LAYER_FILES, SPEC_TYPES, SpecType
 from specctl.errors import EngineMissingError
 from specctl.hub.drafts import ALIAS, FALLBACK
-
-# Methods of llama.cpp that the in-process engine does not run.
-_ELSEWHERE = {
-    "draft-dflash": ("a whole block in one pass", "a DFlash draft for the target"),
-    "draft-dspark": ("a block with a confidence head", "a DSpark draft for the target"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +55,12 @@ def _methods() -> list[Method]:
         own.append(Method(kind.name, kind.summary, _needs(kind), not reason, reason))
     made = "a draft of `specctl make-draft`, or nothing"
     own.append(Method(ALIAS, f"a draft made from the target, else {FALLBACK}", made, not why, why))
-    return own + [
-        Method(name, does, needs, False, "not in specctl; llama-server runs it")
-        for name, (does, needs) in _ELSEWHERE.items()
-    ]
+    return own
 
 
 def _needs(kind: SpecType) -> str:
     if kind.layers:
-        return "an EAGLE-3 head made for the target: --draft"
+        return f"{LAYER_FILES[kind.name]} made for the target: --draft"
     if kind.heads:
         return "MTP heads in the target's file, or in one of their own: --draft"
     return "a small model of the same vocabulary: --draft" if kind.draft_model else "nothing"

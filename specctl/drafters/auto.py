@@ -47,7 +47,6 @@ _LEAST = 0.01  # capital below this counts as so much
 RETRY_FIRST, RETRY_LAST = 12, 96  # cycles without a draft, after which costs are measured again
 _RETRY_CHANCE, _RETRY_TOKENS = 0.5, 2  # by a token or two that are likely to stand
 _RETRY_SOON = 3  # once a retry was much cheaper than expected
-_CATCH_UP = 8  # cycles that share the cost of reading what others drafted for the draft model
 _RATE_MEMORY = 0.95  # per cycle: the last twenty or so make the rate
 _MOST_RATE = 3.0
 
@@ -252,7 +251,7 @@ class Auto:
         if self._model is None or not self._t_1:
             return best
         offers = [best, self._with_model(PLAIN, 1.0, tokens, limit)]
-        if best.suffix:
+        if best.suffix and self._model.goes_on:
             offers.append(self._with_model(best, chance, tokens, limit))
         return max(
             (offer for offer in offers if offer is not PLAIN), key=self._value, default=PLAIN
@@ -282,9 +281,8 @@ class Auto:
         assert self._model is not None
         best, best_value = PLAIN, float("-inf")
         gain, square = base.gain, base.spread + base.gain * base.gain
-        drafting = self._model.step_cost(self._t_1)
         unread = self._model.unread(tokens) + base.suffix
-        drafting += (self._model.first_cost(unread, self._t_1) - drafting) / _CATCH_UP
+        drafting = self._model.entry_cost(unread, self._t_1)
         for j in range(1, limit - base.suffix + 1):
             k = base.suffix + j
             cost = drafting + self._costs.ratio(k + 1)

@@ -1,4 +1,4 @@
-"""A draft model as `auto` uses it: asked token by token, stopped when the next one does not pay."""
+"""A draft model as `auto` uses it: asked for tokens until the next one does not pay."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from specctl.drafters.base import Draft, Outcome
 from specctl.drafters.costs import CostCurve
-from specctl.drafters.small_model import SmallModel
+from specctl.drafters.small_model import ModelDrafter
 from specctl.sampling import Law
 from specctl.settings import Sampling
 
@@ -21,12 +21,19 @@ _FIRST_CHANCE = 0.6  # of a token to be accepted, before anything is known
 _SMOOTH = 0.08
 _STEP_GUESS = 0.3  # of a target step
 _PROBE_FIRST, _PROBE_LAST = 16, 128  # cycles between probes while it is off
+_CATCH_UP = 8  # cycles that share the cost of reading what others drafted for the draft model
 
 
 class ModelSource:
-    """Chances, costs and probes of a `SmallModel`. Times in seconds, or in target steps of t_1."""
+    """Chances, costs and probes of a `ModelDrafter`. Times in seconds, or in target steps of t_1.
 
-    def __init__(self, model: SmallModel, costs: CostCurve) -> None:
+    `goes_on`: it can draft behind tokens that the target has not read.
+    """
+
+    goes_on = True
+    _looks_first = False  # the next token is there already: looking at it costs nothing
+
+    def __init__(self, model: ModelDrafter, costs: CostCurve) -> None:
         self._model = model
         self._costs = costs  # of the draft's own passes, by tokens read at once
         self._step = 0.0  # seconds of one draft step
@@ -60,6 +67,13 @@ class ModelSource:
     def first_cost(self, unread: int, t_1: float) -> float:
         """The first step, which also reads `unread` ≥ 1 tokens, in target steps."""
         return self.step_cost(t_1) * self._costs.ratio(max(1, unread))
+
+    def entry_cost(self, unread: int, t_1: float) -> float:
+        """What a draft costs besides its further steps: what others drafted is read once, and the
+        cycles that follow share that.
+        """
+        step = self.step_cost(t_1)
+        return step + (self.first_cost(unread, t_1) - step) / _CATCH_UP
 
     def unread(self, tokens: Sequence[int]) -> int:
         """Tokens its memory is behind."""
@@ -110,7 +124,8 @@ class ModelSource:
             self._at.append(at)
             laws.append(law)
             more = len(drafted) < limit
-            if not more or not pays(len(drafted) + 1, chance * self._chance, False):
+            looks = self._looks_first and law is None
+            if not more or not (looks or pays(len(drafted) + 1, chance * self._chance, False)):
                 break
             start = time.perf_counter()
         self._idle = 0
@@ -157,3 +172,32 @@ class ModelSource:
             self._step += (_SMOOTH if self._step else 1.0) * (seconds - self._step)
         elif not self._step:
             self._step = seconds / self._costs.ratio(read)
+
+
+class BlockSource(ModelSource):
+    """One that guesses a whole block in one pass: t_d(k) is the same for every k."""
+
+    goes_on = False
+    _looks_first = True
+
+    def __init__(self, model: ModelDrafter, costs: CostCurve) -> None:
+        super().__init__(model, costs)
+        self._look = 0.0  # seconds of taking one more token from the block
+
+    def step_cost(self, t_1: float) -> float:
+        """One more token of a block, in target steps."""
+        return self._look / t_1
+
+    def first_cost(self, unread: int, t_1: float) -> float:
+        """The pass, whatever it reads before, in target steps."""
+        return self._step / t_1 if self._step else _STEP_GUESS
+
+    def entry_cost(self, unread: int, t_1: float) -> float:
+        """The pass: each draft pays it alone."""
+        return self.first_cost(unread, t_1)
+
+    def _timed(self, seconds: float, read: int) -> None:
+        if self._at:
+            self._look += _SMOOTH * (seconds - self._look)
+        else:
+            self._step += (_SMOOTH if self._step else 1.0) * (seconds - self._step)

@@ -10,11 +10,12 @@ from typing import cast
 from specctl.drafters.auto import K_MAX as AUTO_K_MAX
 from specctl.drafters.auto import PATH_FLOOR, Auto
 from specctl.drafters.base import Drafter
+from specctl.drafters.block_draft import DFLASH, DSPARK, BlockContext, BlockModel
 from specctl.drafters.chain import Chain
 from specctl.drafters.costs import CostCurve
 from specctl.drafters.guard import Guard
 from specctl.drafters.heads_model import HeadsContext, HeadsModel
-from specctl.drafters.model_source import ModelSource
+from specctl.drafters.model_source import BlockSource, ModelSource
 from specctl.drafters.ngram_cache import NgramCache
 from specctl.drafters.ngram_map import NgramMapK, NgramMapK4V
 from specctl.drafters.ngram_mod import NgramMod
@@ -31,6 +32,11 @@ from specctl.drafters.suffix import NgramSuffix
 from specctl.errors import UsageError
 from specctl.settings import DraftSettings, SpecSettings
 
+LAYER_FILES = {  # what drafts with a file that reads the target's layers, in words
+    EAGLE3: "an EAGLE-3 head",
+    DFLASH: "a DFlash draft",
+    DSPARK: "a DSpark draft",
+}
 _CACHE_K_MAX = 8  # llama.cpp's fixed draft length
 SUFFIX_K_MAX = 48
 
@@ -48,11 +54,12 @@ class Resources:
     costs: CostCurve = field(default_factory=CostCurve)
     draft_costs: CostCurve = field(default_factory=CostCurve)
     heads: DraftContext | None = None  # of the target, or a draft that reads its layers
+    block: BlockContext | None = None  # such a draft that guesses a block at once
 
     @property
     def heads_type(self) -> str:
-        """The spec type that drafts with `heads`."""
-        return str(getattr(self.heads, "spec_type", MTP))
+        """The spec type that drafts with `heads` or `block`."""
+        return str(getattr(self.heads or self.block, "spec_type", MTP))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +94,20 @@ def _eagle3(spec: SpecSettings, resources: Resources) -> Drafter:
     return LayerDraftModel(resources.heads, spec.draft, resources.n_vocab, EAGLE3)
 
 
+def _block(spec: SpecSettings, resources: Resources) -> Drafter:
+    assert resources.block is not None
+    return BlockModel(resources.block, spec.draft, resources.n_vocab, resources.heads_type)
+
+
 def _auto(spec: SpecSettings, resources: Resources) -> Drafter:
     k = spec.k or AUTO_K_MAX
-    model = None
+    model: ModelSource | None = None
     context = resources.draft_context or resources.heads
-    if context is not None:
-        settings = replace(spec.draft, n_max=k, n_min=0, p_min=0.0)
+    settings = replace(spec.draft, n_max=k, n_min=0, p_min=0.0)
+    if context is None and resources.block is not None:
+        block = BlockModel(resources.block, settings, resources.n_vocab, resources.heads_type)
+        model = BlockSource(block, resources.draft_costs)
+    elif context is not None:
         name = NAME if context is resources.draft_context else resources.heads_type
         small = _stepwise(name, context, settings, resources.n_vocab)
         model = ModelSource(small, resources.draft_costs)
@@ -167,6 +182,22 @@ SPEC_TYPES = {
             _eagle3,
             heads=True,
             layers="eagle3",
+        ),
+        SpecType(
+            DFLASH,
+            "a draft that reads layers of the target guesses a block in one pass",
+            lambda spec: spec.draft.n_max,
+            _block,
+            heads=True,
+            layers="dflash",
+        ),
+        SpecType(
+            DSPARK,
+            "the same, each guess leaning on the one before it",
+            lambda spec: spec.draft.n_max,
+            _block,
+            heads=True,
+            layers="dspark",
         ),
         SpecType(
             "auto",

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
 from specctl.drafters import registry
 from specctl.errors import ModelError, PairError, UsageError
+from specctl.llama.blockdraft import BlockDraft
 from specctl.llama.cancel import Cancel
 from specctl.llama.context import NativeClock
 from specctl.llama.eagle3 import Eagle3
 from specctl.llama.layerdraft import LayerDraft, read_layer_draft
 from specctl.llama.model import Model
 from specctl.settings import EngineSettings, SpecSettings
-
-_NEEDED = {"draft-eagle3": "an EAGLE-3 head"}
 
 
 def find(target: Path, draft: Path | None, specs: Sequence[SpecSettings]) -> LayerDraft | None:
@@ -48,16 +48,16 @@ def check(spec: SpecSettings, draft: LayerDraft | None, named: Path | None = Non
     """
     names = registry.needs_layers(spec)
     for name in names:
+        needed = registry.LAYER_FILES[name]
         if draft is None:
             other = f", and {named.name} is none" if named is not None else ""
             raise UsageError(
-                f"{name} needs {_NEEDED[name]} made for the target{other}", "name it: --draft FILE"
+                f"{name} needs {needed} made for the target{other}",
+                "name it: --draft FILE",
             )
         if draft.spec_type != name:
             hint = _named("", draft).strip() or "another --draft"
-            raise UsageError(
-                f"{name} needs {_NEEDED[name]}, and {draft.path.name} is {draft.words}", hint
-            )
+            raise UsageError(f"{name} needs {needed}, and {draft.path.name} is {draft.words}", hint)
     if draft is None:
         return
     if registry.needs_draft_model(spec):
@@ -72,6 +72,23 @@ def check(spec: SpecSettings, draft: LayerDraft | None, named: Path | None = Non
         )
 
 
+def within_block(
+    spec: SpecSettings, draft: LayerDraft | None
+) -> tuple[SpecSettings, tuple[str, ...]]:
+    """`spec` with drafts no longer than a block of `draft`, and what a user should know of it."""
+    if draft is None or draft.block is None or draft.wrong or not registry.needs_layers(spec):
+        return spec, ()
+    most = draft.block.most
+    if spec.draft.n_max <= most:
+        return spec, ()
+    n_min = min(spec.draft.n_min, most)
+    limited = dataclasses.replace(spec.draft, n_max=most, n_min=n_min)
+    return dataclasses.replace(spec, draft=limited), (
+        f"{draft.spec_type}: drafts of at most {most} tokens, the block that {draft.path.name} was "
+        "trained with",
+    )
+
+
 def open_follower(
     draft: LayerDraft,
     model: Model,
@@ -80,7 +97,7 @@ def open_follower(
     threads: int,
     cancel: Cancel,
     clock: NativeClock,
-) -> Eagle3:
+) -> Eagle3 | BlockDraft:
     """What follows the target's passes with `model`, the loaded draft.
 
     Raises:
@@ -91,6 +108,5 @@ def open_follower(
             f"{model.path.name} has no output tensor, and its vocabulary has {model.n_vocab} "
             f"tokens where that of {target.path.name} has {target.n_vocab}"
         )
-    return Eagle3(
-        model, draft, settings, settings.draft, threads=threads, cancel=cancel, clock=clock
-    )
+    kind = Eagle3 if draft.block is None else BlockDraft
+    return kind(model, draft, settings, settings.draft, threads=threads, cancel=cancel, clock=clock)

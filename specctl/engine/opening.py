@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from specctl.drafters import registry
+from specctl.drafters.costs import CostCurve
+from specctl.drafters.registry import Resources
 from specctl.engine import heads, layers
 from specctl.errors import ModelError, PairError, UsageError
 from specctl.llama.assistant import Assistant
+from specctl.llama.blockdraft import BlockDraft
 from specctl.llama.cancel import Cancel
 from specctl.llama.context import Context, NativeClock
 from specctl.llama.eagle3 import Eagle3
@@ -42,7 +45,7 @@ class Opened:
         self.draft_path = draft
         self.draft_model: Model | None = None
         self.draft_context: Context | None = None
-        self.heads: Heads | Assistant | Eagle3 | None = None  # what follows the target's passes
+        self.heads: Heads | Assistant | Eagle3 | BlockDraft | None = None  # follows the target
         self._settings, self._threads, self._cancel = settings, threads, cancel
         self._clock = NativeClock()
         self._context: Context | None = None
@@ -128,6 +131,8 @@ class Opened:
         if longest is not None and not registry.needs_draft_model(spec):
             limited, more = _capped(limited, longest)
             notes += more
+        limited, bounded_by_block = layers.within_block(limited, self.layer_draft)
+        notes = (*notes, *bounded_by_block)
         wanted = registry.k_max(limited)
         most = self.model.most_snapshots if wanted else None
         if most is None:
@@ -163,6 +168,14 @@ class Opened:
             return True
         optional = "auto" in spec.types and self.has_heads
         return (optional and not self.uses_draft_model(spec)) or registry.needs_heads(spec)
+
+    def resources(self, spec: SpecSettings, costs: CostCurve, own: CostCurve) -> Resources:
+        """What drafters of `spec` decode with; `costs` of the target, and the draft's `own`."""
+        found = Resources(self.model.n_vocab, self.draft_context, costs, own)
+        follower = self.heads if self.uses_heads(spec) else None
+        if isinstance(follower, BlockDraft):
+            return dataclasses.replace(found, block=follower)
+        return dataclasses.replace(found, heads=follower)
 
     def use_for(self, spec: SpecSettings) -> list[str]:
         """Open what a (limited) spec drafts with, if it is not open; says what it opened."""

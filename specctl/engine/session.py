@@ -85,13 +85,7 @@ class Session:
     def _add(self, spec: SpecSettings) -> None:
         opened = self._opened
         limited, notes = opened.limited(spec)
-        resources = registry.Resources(
-            self.model.n_vocab,
-            opened.draft_context,
-            self._costs,
-            self._draft_costs,
-            opened.heads if opened.uses_heads(spec) else None,
-        )
+        resources = opened.resources(spec, self._costs, self._draft_costs)
         self._drafters[spec] = registry.build(limited, resources)
         for note in notes:
             self._note(note)

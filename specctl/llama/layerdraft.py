@@ -7,17 +7,14 @@ looked at before anything is loaded. Tensors that are missing or misshapen it re
 
 from __future__ import annotations
 
-import ctypes
-import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from specctl.enginefacts import LAYER_TAPS, LAYER_TAPS_LAST
 from specctl.errors import PairError
-from specctl.llama import preflight
-from specctl.llama.api import symbol
+from specctl.llama import blocks, preflight
 from specctl.llama.extras import layer_inputs, nextn
+from specctl.llama.header import Header
 from specctl.llama.model import Model
 
 SPEC_TYPES = {"eagle3": "draft-eagle3", "dflash": "draft-dflash", "dspark": "draft-dspark"}
@@ -27,8 +24,7 @@ _WORDS = {
     "dspark": "a DSpark draft",
     "dflash2": "a DFlash2 draft",
 }
-_ARRAY, _INT32_KINDS = 9, (4, 5)  # enum gguf_type
-_I64 = 27  # enum ggml_type
+_RUN = tuple(SPEC_TYPES)  # kinds that draft here
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +32,8 @@ class LayerDraft:
     """A file of this kind. `layers` are those of the target whose input it reads, in its order.
 
     `width` is that of the target it was made for. `borrows_embedding`, `borrows_output`: it decodes
-    with the target's tensors. `wrong`: why llama.cpp would abort on it.
+    with the target's tensors. `block` is what a block draft reads at once, None for any other.
+    `wrong`: why llama.cpp would abort on it.
     """
 
     path: Path
@@ -46,6 +43,7 @@ class LayerDraft:
     n_embd: int
     borrows_embedding: bool
     borrows_output: bool
+    block: blocks.Block | None = None
     wrong: str = ""
 
     @property
@@ -73,61 +71,10 @@ def read_layer_draft(path: Path) -> LayerDraft | None:
     with preflight.opened(path) as header:
         if header is None:
             return None
-        return _read(_File(*header), path)
+        return _read(Header(*header), path)
 
 
-class _File:
-    """Typed look-ups in one header."""
-
-    def __init__(self, reader: preflight.Reader, handle: Any) -> None:
-        self._reader, self._handle = reader, handle
-        c, p = ctypes, ctypes.c_void_p
-        self._array_type = symbol("gguf_get_arr_type", c.c_int, p, c.c_int64)
-        self._array_data = symbol("gguf_get_arr_data", p, p, c.c_int64)
-        self._start = symbol("gguf_get_data_offset", c.c_size_t, p)
-        self._offset = symbol("gguf_get_tensor_offset", c.c_size_t, p, c.c_int64)
-        self._size = symbol("gguf_get_tensor_size", c.c_size_t, p, c.c_int64)
-
-    def text(self, key: str) -> str:
-        return preflight.text(self._reader, self._handle, key)
-
-    def number(self, key: str) -> int:
-        return preflight.number(self._reader, self._handle, key)
-
-    def numbers(self, key: str) -> tuple[int, ...]:
-        at = self._reader.find_key(self._handle, key.encode())
-        if at < 0 or self._array_type is None or self._array_data is None:
-            return ()
-        if self._reader.kv_type(self._handle, at) != _ARRAY:
-            return ()
-        if self._array_type(self._handle, at) not in _INT32_KINDS:
-            return ()
-        count = self._reader.arr_n(self._handle, at)
-        data = (ctypes.c_int32 * count).from_address(self._array_data(self._handle, at))
-        return tuple(data)
-
-    def has(self, tensor: str) -> bool:
-        return bool(self._reader.find_tensor(self._handle, tensor.encode()) >= 0)
-
-    def id_range(self, path: Path) -> tuple[int, int] | None:
-        """Smallest and largest entry of `d2t`; None where there is none that is int64."""
-        at = self._reader.find_tensor(self._handle, b"d2t")
-        if self._reader.tensor_type(self._handle, at) != _I64:
-            return None
-        if self._start is None or self._offset is None or self._size is None:
-            return None
-        with path.open("rb") as file:
-            file.seek(self._start(self._handle) + self._offset(self._handle, at))
-            data = file.read(self._size(self._handle, at))
-        ids = struct.unpack(f"<{len(data) // 8}q", data[: len(data) // 8 * 8])
-        return min(ids, default=0), max(ids, default=0)
-
-    def vocabulary(self) -> int:
-        at = self._reader.find_key(self._handle, b"tokenizer.ggml.tokens")
-        return int(self._reader.arr_n(self._handle, at)) if at >= 0 else 0
-
-
-def _read(file: _File, path: Path) -> LayerDraft | None:
+def _read(file: Header, path: Path) -> LayerDraft | None:
     arch = file.text("general.architecture")
     if arch not in ("eagle3", "dflash"):
         return None
@@ -139,6 +86,10 @@ def _read(file: _File, path: Path) -> LayerDraft | None:
     n_embd = file.number(f"{arch}.embedding_length")
     own_embedding = file.has("token_embd.weight")
     own_output = file.has("output.weight") or (arch == "dflash" and own_embedding)
+    block = blocks.read(file, kind) if arch == "dflash" else None
+    wrong = _wrong(file, path, arch, own_output)
+    if block is not None and kind in _RUN:
+        wrong = wrong or blocks.wrong(file, kind, block)
     return LayerDraft(
         path=path,
         kind=kind,
@@ -147,11 +98,12 @@ def _read(file: _File, path: Path) -> LayerDraft | None:
         n_embd=n_embd,
         borrows_embedding=not own_embedding,
         borrows_output=not own_output,
-        wrong=_wrong(file, path, arch, own_output),
+        block=block,
+        wrong=wrong,
     )
 
 
-def _wrong(file: _File, path: Path, arch: str, own_output: bool) -> str:
+def _wrong(file: Header, path: Path, arch: str, own_output: bool) -> str:
     """Why llama.cpp would abort on the file whatever the target, empty where it would not."""
     heads_k = file.number(f"{arch}.attention.key_length")
     heads_v = file.number(f"{arch}.attention.value_length")
@@ -173,7 +125,7 @@ def _wrong(file: _File, path: Path, arch: str, own_output: bool) -> str:
 
 def _why_not_here(draft: LayerDraft) -> str:
     """Why no such draft runs here, whatever the target; empty where it does."""
-    if draft.kind != "eagle3":
+    if draft.kind not in _RUN:
         return f"{draft.words} is not run here; llama-server runs it"
     if nextn() is None or layer_inputs() is None:
         return "this llama-cpp-python build does not give out what a target's layers read"
@@ -201,7 +153,7 @@ def _unfit(draft: LayerDraft, target: Model) -> str:
         return f"llama.cpp does not give out what the layers of {target.arch} read"
     if not draft.layers:
         return "it does not say which layers of a target it reads (target_layers)"
-    if len(draft.layers) != 3:
+    if draft.kind == "eagle3" and len(draft.layers) != 3:
         return f"it reads {len(draft.layers)} layers instead of three"
     for layer in draft.layers:
         if not 0 <= layer <= target.n_layer:
@@ -212,4 +164,7 @@ def _unfit(draft: LayerDraft, target: Model) -> str:
         return f"it is made for a target {draft.width} wide, this one is {target.n_embd} wide"
     if draft.borrows and draft.n_embd != target.n_embd:
         return f"it is {draft.n_embd} wide and has no embedding or output tensor of its own"
+    mask = draft.block.mask if draft.block is not None else 0
+    if draft.borrows_embedding and mask >= target.n_vocab:
+        return f"its mask token {mask} is outside the target's vocabulary of {target.n_vocab}"
     return ""

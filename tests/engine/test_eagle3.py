@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import gguf
 import numpy as np
 import pytest
 import tiny
@@ -317,26 +316,9 @@ def test_what_leaves_the_last_layer_is_had_where_layers_are():
     assert LAYER_TAPS_LAST < LAYER_TAPS
 
 
-@pytest.mark.parametrize(
-    ("tensor", "said"),
-    [
-        (None, "a DFlash draft is not run here"),
-        ("markov_w1.weight", "a DSpark draft is not run here"),
-        ("selector_hidden.weight", "a DFlash2 draft is not run here"),
-    ],
-)
-def test_block_drafts_are_never_opened_as_heads(tiny_models, tmp_path, tensor, said):
-    path = tmp_path / "block.gguf"
-    writer = gguf.GGUFWriter(path, "dflash")
-    writer.add_embedding_length(tiny.EMBD)
-    writer.add_array("dflash.target_layers", [0, 1, 2])
-    writer.add_tensor(tensor or "output.weight", np.zeros((1, 1), np.float32))
-    tiny._close(writer)
-    chosen = EngineSettings(n_ctx=1024, threads=1)
-    with pytest.raises(PairError, match=said):
-        open_session(tiny_models["clock"], path, (spec_of("auto"),), chosen)
-    with pytest.raises(UsageError, match="which draft-simple cannot use"):
-        open_session(tiny_models["clock"], path, (spec_of("draft-simple"),), chosen)
+def test_block_drafts_are_never_opened_as_heads(tiny_models):
+    with pytest.raises(UsageError, match=r"needs an EAGLE-3 head, and .* is a DFlash draft"):
+        begin(tiny_models, "clock", "dflash-draft")
 
 
 # ---------------------------------------------------------------- teeth
