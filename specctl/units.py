@@ -24,6 +24,8 @@ def format_seconds(seconds: float) -> str:
     """`0.0123` → `12.3 ms`, `75` → `1 min 15 s`; two or three figures, never more."""
     if seconds < 0:
         return "-" + format_seconds(-seconds)
+    if seconds == 0:
+        return "0 s"
     if seconds < 0.9995e-3:
         return f"{seconds * 1e6:.0f} µs"
     if seconds < 0.09995:

@@ -35,7 +35,8 @@ def slow_law(logits, history, s):
         seen = history[-s.penalty_last_n :].count(token)
         v = np.float32(values[token])
         v = v / np.float32(s.repeat_penalty) if v > 0 else v * np.float32(s.repeat_penalty)
-        values[token] = float(np.float32(v - seen * s.frequency_penalty - s.presence_penalty))
+        v = float(v) - seen * s.frequency_penalty - s.presence_penalty  # rounded once, at the end
+        values[token] = float(np.float32(v))
     ranked = sorted((t for t in values if values[t] > -math.inf), key=lambda t: (-values[t], t))
     if s.top_k:
         ranked = ranked[: s.top_k]

@@ -40,7 +40,7 @@ def test_format_bytes_digits():
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (0, "0 µs"),
+        (0, "0 s"),
         (0.00025, "250 µs"),
         (0.0009996, "1.0 ms"),
         (0.0123, "12.3 ms"),
