@@ -269,5 +269,5 @@ def heights(total: int, wants: dict[Section, int], focus: Section) -> dict[Secti
         for section in hungry[:left]:
             given[section] += 1
         left -= min(left, len(hungry))
-    given[focus] += left  # nobody else wants it
+    given[next(reversed(wants))] += left  # nobody wants it: at the bottom
     return given

@@ -31,6 +31,7 @@ class MenuScreen(ModalScreen[Action | None]):
     MenuScreen > Vertical {{ {BOX} }}
     MenuScreen.-ascii > Vertical {{ border: ascii $primary; }}
     MenuScreen OptionList {{ height: auto; max-height: 20; border: none; }}
+    MenuScreen OptionList:focus {{ border: none; }}
     """
 
     def __init__(self, title: str, actions: Sequence[Action], ascii_only: bool = False) -> None:

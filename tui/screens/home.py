@@ -75,6 +75,8 @@ class HomeScreen(SizedScreen):
         Binding("pagedown", "leap(10)", "ten down", show=False),
         Binding("home", "leap(-9999)", "first row", show=False),
         Binding("end", "leap(9999)", "last row", show=False),
+        Binding("tab", "turn(1)", "next section", show=False),
+        Binding("shift+tab", "turn(-1)", "section before", show=False),
         Binding("left", "section(-1)", "section before", show=False),
         Binding("right", "section(1)", "next section", show=False),
         Binding("escape,ctrl+c", "stop", "stop the pull", show=False),
@@ -87,12 +89,14 @@ class HomeScreen(SizedScreen):
     HomeScreen #home-keys { background: $panel; color: $text-muted; }
     HomeScreen #home-body { height: 1fr; layout: vertical; }
     HomeScreen.-wide #home-body { layout: grid; grid-size: 2 2; grid-columns: 2fr 3fr; }
-    HomeScreen HomePanel { border-top: solid $panel-lighten-1; }
+    HomeScreen HomePanel { border-top: solid $foreground 25%; }
     HomeScreen HomePanel:focus { border-top: solid $primary; }
-    HomeScreen HomePanel.-ascii { border-top: ascii $panel-lighten-1; }
-    HomeScreen.-wide HomePanel { border: round $panel-lighten-1; }
+    HomeScreen HomePanel.-ascii { border-top: ascii $foreground 25%; }
+    HomeScreen HomePanel.-ascii:focus { border-top: ascii $primary; }
+    HomeScreen.-wide HomePanel { border: round $foreground 25%; }
     HomeScreen.-wide HomePanel:focus { border: round $primary; }
-    HomeScreen.-wide HomePanel.-ascii { border: ascii $panel-lighten-1; }
+    HomeScreen.-wide HomePanel.-ascii { border: ascii $foreground 25%; }
+    HomeScreen.-wide HomePanel.-ascii:focus { border: ascii $primary; }
     HomeScreen.-small #home-title { display: none; }
     HomeScreen.-less Lines, HomeScreen.-less #home-body { display: none; }
     """
@@ -227,6 +231,12 @@ class HomeScreen(SizedScreen):
         other = beside(self.home.focus, step, 1)
         if other is not None:
             self.home.go(other)
+        self._show()
+
+    def action_turn(self, step: int) -> None:
+        """As `section`, round and round. The state leads, so that the next key meets it."""
+        at = SECTIONS.index(self.home.focus) + step
+        self.home.go(SECTIONS[at % len(SECTIONS)])
         self._show()
 
     # ---------------------------------------------------------------- doing

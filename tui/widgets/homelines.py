@@ -81,11 +81,18 @@ def section_lines(
     home: Home, section: Section, width: int, height: int, signs: Glyphs, focused: bool = False
 ) -> list[Content]:
     """A section in at most `height` lines of at most `width` cells."""
-    part = home.parts[section]
     if width < 1 or height < 1:
         return []
+    lines = _lines(home, section, width, height, signs, focused)[:height]
+    return [one if one.cell_length <= width else one.truncate(width) for one in lines]
+
+
+def _lines(
+    home: Home, section: Section, width: int, height: int, signs: Glyphs, focused: bool
+) -> list[Content]:
+    part = home.parts[section]
     if part.failed or not part.rows:
-        return _instead(part, width, signs)[:height]
+        return _instead(part, width, signs)
     lines: list[Content] = []
     first, _ = window(home, section, width, height, signs)
     for at in range(first, len(part.rows)):
@@ -95,7 +102,7 @@ def section_lines(
         lines += _marked(part.rows[at], width, height, signs, here)
     if len(lines) < height:
         lines += _warnings(part, width, signs)
-    return lines[:height]
+    return lines
 
 
 def wanted(home: Home, section: Section, width: int, signs: Glyphs) -> int:
@@ -153,7 +160,7 @@ def _marked(one: Row, width: int, height: int, signs: Glyphs, here: bool) -> lis
     name = f"{STRONG} reverse" if here else STRONG
     lines = list(_row(one, max(1, width - MARK), signs, name))
     return [
-        Content.assemble((mark if index == 0 else " " * MARK, ACCENT), text).truncate(width)
+        Content.assemble((mark if index == 0 else " " * MARK, ACCENT), text)
         for index, text in enumerate(lines)
     ]
 
@@ -277,7 +284,7 @@ def wrapped(text: str, width: int, signs: Glyphs) -> list[str]:
 def pull_line(pulling: Pulling, width: int, signs: Glyphs) -> Content:
     """A pull as a bar between its name and its figures."""
     share = pulling.done / pulling.total if pulling.total else 0.0
-    figures = said(clean(pulling.words), signs)
+    figures = said("  ".join(map(clean, pulling.words.split("  "))), signs)
     stop = "Esc stops"
     name = said(f"{pulling.phase} {clean(pulling.name)}", signs)
     room = width - cell_len(figures) - len(stop) - 3 * len("  ")
