@@ -4,6 +4,7 @@ SpecctlError                exit 1
 ├── UsageError              exit 2   a flag, value or request that cannot be meant
 │   ├── SettingsError       exit 2   a setting out of range, or one that contradicts another
 │   └── GrammarError        exit 2   a grammar or JSON schema that cannot bind an answer
+│       └── DeadEndError    exit 2   one that no token of the model can go on with
 ├── EngineMissingError      exit 1   llama-cpp-python is not installed
 ├── ModelError              exit 1   a model file is missing, broken or not loadable
 │   ├── GgufError           exit 1   the file's header cannot be read
@@ -41,6 +42,10 @@ class SettingsError(UsageError):
 
 class GrammarError(UsageError):
     """A grammar or JSON schema that cannot be read, or not by this model."""
+
+
+class DeadEndError(GrammarError):
+    """No token of the model may come next, not even the end."""
 
 
 class EngineMissingError(SpecctlError):

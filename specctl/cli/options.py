@@ -206,30 +206,37 @@ def grammar(file: Path | None, schema: str | None) -> tuple[str | None, tuple[st
     if file is not None and schema is not None:
         raise UsageError("--grammar and --json-schema exclude each other", "name one of them")
     from specctl.llama import gbnf
+    from specctl.llama.schema import from_schema
 
     if file is not None:
         text = _read(file, "--grammar")
-        gbnf.check(text)
-        return text, ()
+        try:
+            gbnf.check(text)
+        except GrammarError as error:
+            raise GrammarError(f"--grammar {file}: {error.message}", error.hint) from error
+        return text, _notes(text)
     assert schema is not None
     inline = schema.lstrip().startswith("{")
+    name = "--json-schema" if inline else f"--json-schema {schema}"
     try:
-        text, ignored = gbnf.from_schema(schema if inline else _read(Path(schema), "--json-schema"))
+        text, ignored = from_schema(schema if inline else _read(Path(schema), "--json-schema"))
         gbnf.check(text)
     except GrammarError as error:
-        raise GrammarError(f"--json-schema: {error.message}", error.hint) from error
-    return text, _not_enforced(ignored)
+        raise GrammarError(f"{name}: {error.message}", error.hint) from error
+    return text, _notes(text, ignored)
 
 
-def _not_enforced(ignored: tuple[str, ...]) -> tuple[str, ...]:
-    what = ", ".join(ignored)
-    return (f"of the JSON schema, {what} is not enforced",) if ignored else ()
+def _notes(text: str, ignored: tuple[str, ...] = ()) -> tuple[str, ...]:
+    from specctl.llama import gbnf
+
+    left_out = f"of the JSON schema, not enforced: {', '.join(ignored)}" if ignored else ""
+    return tuple(note for note in (left_out, gbnf.slow(text)) if note)
 
 
 def _read(file: Path, flag: str) -> str:
     path = expanded(str(file))
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")  # Windows' editors may begin with a mark
     except UnicodeDecodeError as error:
         raise UsageError(f"{flag}: {path} is no UTF-8 text") from error
     except OSError as error:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, Self
 
 from specctl.drafters.base import Draft
-from specctl.errors import EngineError
+from specctl.errors import DeadEndError
 from specctl.sampling import Law
 
 if TYPE_CHECKING:
@@ -51,17 +51,42 @@ class Constraint:
         self._piece = piece
         self._after = after.encode()
         self._said = b""
+        self._bound = 0  # tokens that the grammar has taken
 
     @property
     def waiting(self) -> bool:
         """Everything is allowed still."""
         return bool(self._after)
 
+    def check(self, n_vocab: int) -> None:
+        """Cheap where a token of the first few may come: all of them are asked for in the end only.
+
+        Raises:
+            DeadEndError: none may, so that there is no answer at all.
+        """
+        import numpy as np
+
+        start, count = 0, _FEW
+        while start < n_vocab:
+            if self._rules.allowed(np.arange(start, min(start + count, n_vocab))).any():
+                return
+            start, count = start + count, count * 8
+        raise self._dead_end()
+
+    def _dead_end(self) -> DeadEndError:
+        tokens = "1 token" if self._bound == 1 else f"{self._bound} tokens"
+        where = f"after {tokens}" if self._bound else "as the first one"
+        return DeadEndError(
+            f"the grammar allows no token of this model {where}",
+            "its text is complete and the model has no end token, or it asks for a character that "
+            "the vocabulary cannot write",
+        )
+
     def mask(self, logits: Logits, wanted: int) -> Logits:
         """A copy with -inf for what is not allowed, exact in its `wanted` largest (0: in all).
 
         Raises:
-            EngineError: no token of the vocabulary may come next.
+            DeadEndError: no token of the vocabulary may come next.
         """
         import numpy as np
 
@@ -81,11 +106,7 @@ class Constraint:
                 break
             count *= 8
         if not len(ids):
-            raise EngineError(
-                "the grammar allows no token of this model here",
-                "its text is complete and the model has no end token, or it asks for a character "
-                "that the vocabulary cannot write",
-            )
+            raise self._dead_end()
         out[ids] = logits[ids]
         return out
 
@@ -96,6 +117,7 @@ class Constraint:
     def _wait(self, after: bytes, said: bytes, token: int) -> tuple[bytes, bytes]:
         if not after:
             self._rules.accept(token)
+            self._bound += 1
             return after, said
         said += self._piece(token)
         return (b"", b"") if after in said else (after, said[-len(after) :])

@@ -178,7 +178,8 @@ class Session:
 
         Raises:
             ContextFullError: the prompt does not fit.
-            GrammarError: the request's grammar cannot be used with this model.
+            GrammarError: the request's grammar cannot be used with this model, or ends in a place
+                where no token of it may come (DeadEndError).
             EngineError: llama.cpp failed.
         """
         self.cancel.clear()
@@ -206,7 +207,13 @@ class Session:
         if grammar is None:
             return None
         rules = NativeGrammar(self.model, grammar.gbnf)
-        return Constraint(rules, self.model.piece, grammar.after)
+        constraint = Constraint(rules, self.model.piece, grammar.after)
+        try:
+            constraint.check(self.model.n_vocab)
+        except BaseException:
+            constraint.close()
+            raise
+        return constraint
 
     @property
     def device(self) -> str:

@@ -275,7 +275,7 @@ class _Answer:
         if get.done():
             item = get.result()
             if isinstance(item, SpecctlError):
-                raise as_api_error(item)
+                raise as_api_error(item, self._job.wanted)
             return item
         get.cancel()
         if self._gone.done():

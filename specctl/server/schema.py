@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from specctl.errors import ContextFullError, GrammarError, SpecctlError, UsageError
+from specctl.errors import ContextFullError, DeadEndError, GrammarError, SpecctlError, UsageError
 from specctl.events import FinishReason
 from specctl.metrics import Totals
 from specctl.settings import Sampling
@@ -63,13 +63,16 @@ class ApiError(Exception):
         return {"error": said}
 
 
-def as_api_error(error: SpecctlError) -> ApiError:
+def as_api_error(error: SpecctlError, wanted: Wanted) -> ApiError:
     """What the engine refused, as a client should hear it."""
     message = error.message + (f" ({error.hint})" if error.hint else "")
     if isinstance(error, ContextFullError):
         return ApiError(400, message, code="context_length_exceeded")
     if isinstance(error, GrammarError):
-        return ApiError(400, message, param="response_format", code="invalid_grammar")
+        param = "response_format" if wanted.grammar is None else "grammar"
+        dead = isinstance(error, DeadEndError)
+        code = "unsatisfiable_grammar" if dead else "invalid_grammar"
+        return ApiError(400, message, param=param, code=code)
     if isinstance(error, UsageError):
         return ApiError(400, message)
     return ApiError(500, message, code="engine_error")

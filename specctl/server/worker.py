@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import threading
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from specctl.engine.dialogue import bound
 from specctl.errors import ContextFullError, EngineError, GrammarError, SpecctlError, UsageError
 from specctl.events import Record
 from specctl.llama import gbnf
+from specctl.llama.schema import from_schema
 from specctl.server.metrics import Board
 from specctl.server.queue import FairQueue
 from specctl.server.schema import Wanted
@@ -177,8 +179,10 @@ class Worker:
             tokens, wanted.max_tokens, wanted.sampling, wanted.stop,
             grammar=bound(grammar, thinking),
         )  # fmt: skip
+        records = session.generate(request)
+        first = next(records)  # the grammar is open: what it cannot do is refused before a stream
         job.put(Begun(len(tokens), thinking, notes))
-        for record in session.generate(request):
+        for record in itertools.chain((first,), records):
             self.board.take(record)
             job.put(record)
             if job.is_cancelled:  # also where it came before `generate` cleared the flag
@@ -186,14 +190,19 @@ class Worker:
 
 
 def _grammar(wanted: Wanted) -> tuple[str | None, tuple[str, ...]]:
-    if wanted.schema is None:
-        return wanted.grammar, ()
-    text, ignored = gbnf.from_schema(wanted.schema)
+    """GBNF, and what is to be known of it: keywords that it does not enforce, and slowness."""
+    text, ignored = wanted.grammar, tuple[str, ...]()
+    if wanted.schema is not None:
+        text, ignored = from_schema(wanted.schema)
+    if text is None:
+        return None, ()
     try:
         gbnf.check(text)
     except GrammarError as error:
-        raise GrammarError(f"of this schema: {error.message}", error.hint) from error
-    return text, tuple(f"not enforced: {name}" for name in ignored)
+        of = "of this schema: " if wanted.schema is not None else ""
+        raise GrammarError(of + error.message, error.hint) from error
+    notes = (*(f"not enforced: {name}" for name in ignored), gbnf.slow(text))
+    return text, tuple(note for note in notes if note)
 
 
 def _prompt(session: Session, wanted: Wanted, is_bound: bool) -> tuple[tuple[int, ...], bool]:

@@ -28,7 +28,7 @@ from specctl.engine.judge import judge
 from specctl.engine.session import Session
 from specctl.engine.steptime import StepTime
 from specctl.engine.text import Assembler
-from specctl.errors import EngineError, UsageError
+from specctl.errors import DeadEndError, EngineError, UsageError
 from specctl.sampling import Law, law
 from specctl.settings import DraftSettings, Grammar, Request, Sampling, SpecSettings, limit_drafts
 
@@ -248,8 +248,39 @@ def test_the_mask_is_exact_in_what_is_wanted(seed: int, wanted: int, forbidden: 
 
 def test_nothing_allowed_is_an_error_with_a_reason() -> None:
     rules = NoneOf(frozenset(range(10)))
-    with pytest.raises(EngineError, match="allows no token"):
+    with pytest.raises(DeadEndError, match="no token of this model as the first one"):
         Constraint(rules, lambda token: b"").mask(np.zeros(10, np.float32), 1)
+    late = Constraint(NoneOf(frozenset(range(10))), lambda token: b"")
+    late.accept(10)
+    with pytest.raises(DeadEndError, match=r"after 1 token$"):
+        late.mask(np.zeros(10, np.float32), 0)
+
+
+@pytest.mark.parametrize("only", [0, 63, 64, 575, 576, 999])
+def test_the_first_token_is_found_wherever_it_is(only: int) -> None:
+    rules = NoneOf(frozenset(range(1000)) - {only})
+    Constraint(rules, lambda token: b"").check(1000)
+    with pytest.raises(DeadEndError):
+        Constraint(rules, lambda token: b"").check(only)
+
+
+NOTHING = Grammar("root ::= [^\\U00000001-\\U0010FFFF]")  # no character at all
+DEAD_END = Grammar('root ::= " amber birch cedar" [^\\U00000001-\\U0010FFFF]')
+
+
+def test_what_nothing_can_match_is_refused_before_the_prompt_is_read(session: Session) -> None:
+    session.use(PLAIN)
+    for grammar in (NOTHING, dataclasses.replace(NOTHING, after="</think>")):
+        with pytest.raises(DeadEndError, match="as the first one"):
+            next(session.generate(Request((tiny.word("amber"),), 5, grammar=grammar)))
+
+
+@pytest.mark.parametrize("name", ["auto", "draft-simple"])
+def test_a_dead_end_in_the_middle_leaves_a_usable_session(session: Session, name: str) -> None:
+    fresh = say(session, SPECS[name], WORDS)
+    with pytest.raises(DeadEndError, match=r"after \d+ tokens$"):
+        say(session, SPECS[name], DEAD_END)
+    assert say(session, SPECS[name], WORDS).tokens == fresh.tokens
 
 
 # ---------------------------------------------------------------- thinking

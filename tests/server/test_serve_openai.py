@@ -115,11 +115,53 @@ def test_a_schema_binds_the_answer(client: Any) -> None:
         assert json.loads(text)["k"] in ("a", "b")
     any_object = ask(client, response_format={"type": "json_object"}, max_tokens=5)
     assert any_object.choices[0].message.content.startswith("{")
-    with pytest.raises(openai.BadRequestError, match="cannot be made a grammar"):
+    with pytest.raises(openai.BadRequestError, match=r"at #/type: .*nonsense.* is no type"):
         ask(client, response_format={"type": "json_object", "schema": {"type": "nonsense"}})
     with pytest.raises(openai.BadRequestError, match="left recursion"):
         ask(client, extra_body={"grammar": "root ::= root"})
     assert ask(client).choices[0].message.content
+
+
+NO_CHARACTER = "[^\\U00000001-\\U0010FFFF]"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_no_answer_can_match_is_a_400_before_anything_is_streamed(
+    client: Any, stream: bool
+) -> None:
+    with pytest.raises(openai.BadRequestError, match="no token of this model as the first") as said:
+        ask(client, stream=stream, extra_body={"grammar": f"root ::= {NO_CHARACTER}"})
+    assert (said.value.param, said.value.code) == ("grammar", "unsatisfiable_grammar")
+    form = {"type": "json_object", "schema": {"enum": []}}
+    with pytest.raises(openai.BadRequestError, match="nothing matches") as said:
+        ask(client, stream=stream, response_format=form)
+    assert (said.value.param, said.value.code) == ("response_format", "invalid_grammar")
+    with pytest.raises(openai.BadRequestError, match="names a token that is none"):
+        ask(client, stream=stream, extra_body={"grammar": "root ::= <no such token>"})
+
+
+def test_a_dead_end_in_the_middle_is_said(client: Any) -> None:
+    free = ask(client).choices[0].message.content
+    grammar = {"grammar": f'root ::= " amber birch" {NO_CHARACTER}'}
+    with pytest.raises(openai.BadRequestError, match=r"after \d+ tokens") as said:
+        ask(client, extra_body=grammar)
+    assert said.value.code == "unsatisfiable_grammar"
+    stream = ask(client, stream=True, extra_body=grammar)
+    seen: list[Any] = []
+    with pytest.raises(openai.APIError, match=r"after \d+ tokens"):
+        seen.extend(stream)
+    assert text_of(seen) == " amber birch"
+    assert ask(client).choices[0].message.content == free
+
+
+def test_many_alternatives_are_refused_or_said_to_be_slow(client: Any) -> None:
+    def choice(count: int) -> Any:
+        form = {"type": "json_object", "schema": {"enum": [f"w{i}" for i in range(count)]}}
+        return ask(client, response_format=form, max_tokens=2)
+
+    with pytest.raises(openai.BadRequestError, match="59999 alternatives, more than 20000"):
+        choice(60_000)
+    assert "has 1999 alternatives" in choice(2000).specctl_notes[0]
 
 
 def test_two_clients_at_once_get_what_one_alone_gets(client: Any) -> None:
