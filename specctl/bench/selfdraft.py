@@ -1,8 +1,9 @@
 """Makes drafts of a model from itself, finds out whether they pay, and keeps the one that does.
 
-    target answers the prompts, greedily, once → for each quant: re-quantised into a part file →
-    it reads the same answers, its choice is compared at every position (bench/forecast.py) → its
-    passes and the target's are measured in turn (bench/costs.py) → kept, or deleted
+    target answers the prompts, greedily, once → for each quant: re-quantised into a part file (one
+    that comes out as an earlier one goes) → it reads the same answers, its choice is compared at
+    every position (bench/forecast.py) → its passes and the target's are measured in turn
+    (bench/costs.py) → kept, or deleted
 
 As an iterator of steps; the last one is `Outcome`. Whatever ends it early, no part file stays.
 """
@@ -10,6 +11,7 @@ As an iterator of steps; the last one is `Outcome`. Whatever ends it early, no p
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -19,102 +21,30 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from specctl.bench import forecast as forecasts
-from specctl.bench.costs import MeasuredCosts, Passes, RoundDone, measure_costs
-from specctl.bench.forecast import Forecast
+from specctl.bench.costs import MeasuredCosts, Passes, measure_costs
 from specctl.bench.run import load_average
-from specctl.bench.selfdraft_plan import DraftPlan, Prepared, Wanted, prepare
+from specctl.bench.selfdraft_plan import DraftPlan, Wanted, prepare
+from specctl.bench.selfdraft_steps import (
+    Answered,
+    Judged,
+    Made,
+    Measured,
+    Outcome,
+    Quantised,
+    Read,
+    Step,
+    Twin,
+)
 from specctl.bench.workloads import Message
 from specctl.errors import EngineError, SpecctlError, UsageError
 from specctl.events import Cycle, Record
-from specctl.gguf.facts import read_facts
+from specctl.gguf.facts import ModelFacts, read_facts
 from specctl.hub import drafts
 from specctl.hub.drafts import MadeDraft
 from specctl.llama.quantise import quantise
 from specctl.settings import EngineSettings, Request, SpecSettings
 
 ROWS = 32  # of the draft's teacher-forced passes
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """The target has answered one more prompt."""
-
-    index: int
-    total: int
-    tokens: int
-    eta: float
-
-
-@dataclass(frozen=True, slots=True)
-class Quantised:
-    """The quantiser is at one more tensor."""
-
-    quant: str
-    done: int
-    total: int
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """A draft lies in its part file. `types` says how many bytes of each tensor type came out."""
-
-    quant: str
-    size: int
-    bits: float
-    types: tuple[tuple[str, int], ...]
-    seconds: float
-
-    def mostly(self, label: str) -> bool:
-        """Is most of it of this tensor type?"""
-        return dict(self.types).get(label, 0) * 2 > sum(size for _, size in self.types)
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """The draft has read one more answer."""
-
-    quant: str
-    index: int
-    total: int
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """One more round of costs."""
-
-    quant: str
-    done: RoundDone
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """What is to be expected of one draft."""
-
-    made: Made
-    forecast: Forecast
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """All drafts, and which was kept where, if any. `load` is the load average before."""
-
-    plan: DraftPlan
-    prepared: Prepared
-    judged: tuple[Judged, ...]
-    kept: MadeDraft | None
-    record: Path | None
-    threads: int
-    load: float | None
-    unix_time: float
-    wall_seconds: float
-
-    @property
-    def best(self) -> Judged:
-        """The one with the largest predicted speed-up."""
-        return max(self.judged, key=lambda one: one.forecast.best.speedup)
-
-
-Step = Prepared | Answered | Quantised | Made | Read | Measured | Judged | Outcome
 
 
 class Session(Protocol):
@@ -157,6 +87,7 @@ def make(plan: DraftPlan, opener: Opener) -> Generator[Step, None, None]:
     specs = (SpecSettings(), SpecSettings(types=("ngram-simple",), k=max(plan.ks)))
     judged: list[Judged] = []
     parts: dict[str, Path] = {}
+    same: dict[str, str] = {}  # what the tensors are → the first quant that gave them
     try:
         with opener(plan.target, None, specs, plan.settings) as opened:
             session: Session = opened
@@ -165,7 +96,14 @@ def make(plan: DraftPlan, opener: Opener) -> Generator[Step, None, None]:
                 part = parts[one.quant] = one.file.with_name(
                     f"{one.file.stem}-{one.quant}.{os.getpid()}.part"
                 )
-                found = yield from _one(session, plan, one, part, texts)
+                made = yield from _make(session, plan, one, part)
+                content = _content(part) if len(prepared.wanted) > 1 else ""
+                if content in same:
+                    part.unlink()
+                    yield Twin(one.quant, same[content])
+                    continue
+                same[content] = one.quant
+                found = yield from _judge(session, plan, made, part, texts)
                 judged.append(found)
                 _keep_best(judged, parts)
             threads = session.threads
@@ -229,31 +167,54 @@ def _answers(session: Session, plan: DraftPlan) -> Generator[Answered, None, _Te
     return texts
 
 
-def _one(
-    session: Session, plan: DraftPlan, wanted: Wanted, part: Path, texts: _Texts
-) -> Generator[Step, None, Judged]:
-    """Make one draft, read it, measure it."""
+def _make(
+    session: Session, plan: DraftPlan, wanted: Wanted, part: Path
+) -> Generator[Step, None, Made]:
     began = time.monotonic()
     part.parent.mkdir(parents=True, exist_ok=True)
-    quant = wanted.quant
-    with contextlib.closing(quantise(plan.target, part, quant, session.threads)) as steps:
+    making = quantise(plan.target, part, wanted.kind, session.threads, dropped=wanted.dropped)
+    with contextlib.closing(making) as steps:
         for done, total in steps:
-            yield Quantised(quant, done, total)
+            yield Quantised(wanted.quant, done, total)
     facts = read_facts(str(part))
     made = Made(
-        quant=quant,
+        quant=wanted.quant,
         size=part.stat().st_size,
         bits=8 * facts.weights.total / max(1, facts.n_params),
         types=facts.tensor_types,
         seconds=time.monotonic() - began,
+        kind=wanted.kind,
     )
     yield made
+    return made
+
+
+def _content(part: Path) -> str:
+    """What the tensors are: names, types and all bytes; of the metadata nothing, which names the
+    quant.
+    """
+    facts: ModelFacts = read_facts(str(part))
+    assert facts.header is not None
+    digest = hashlib.blake2b(
+        repr([(one.name, one.shape, one.type) for one in facts.header.tensors]).encode()
+    )
+    with part.open("rb") as file:
+        file.seek(facts.header.data_offset)
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _judge(
+    session: Session, plan: DraftPlan, made: Made, part: Path, texts: _Texts
+) -> Generator[Step, None, Judged]:
+    """The draft reads the answers, and its passes are timed."""
     with _draft(part, plan.settings, session.threads) as draft:
         matches: dict[str, list[bool]] = {}
         for index, (key, text) in enumerate(texts.items(), 1):
             matches[key] = agreement(draft, text.prompt, text.answer)
-            yield Read(quant, index, len(texts))
-        costs = yield from _costs(session, plan, quant, draft, texts)
+            yield Read(made.quant, index, len(texts))
+        costs = yield from _costs(session, plan, made.quant, draft, texts)
     lengths = range(1, min(max(plan.ks), session.k_max) + 1)
     found = Judged(made, forecasts.forecast(matches, costs, lengths))
     yield found

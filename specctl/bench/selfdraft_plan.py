@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from specctl.bench.costs import ROUNDS
+from specctl.bench.selfdraft_layers import dropping_words, layer_of, layers_to_drop
 from specctl.bench.workloads import Prompt
-from specctl.errors import SpecctlError, UsageError
+from specctl.errors import ModelError, SpecctlError, UsageError
 from specctl.gguf.facts import ModelFacts, read_facts
 from specctl.gguf.header import TENSOR_TYPES
 from specctl.hub import drafts
@@ -39,6 +40,7 @@ class DraftPlan:
     prompts: tuple[Prompt, ...]
     workload: str
     quants: tuple[str, ...] = ()  # none: DEFAULT_QUANTS that are smaller
+    drop: int = 0  # layers to leave out; without quants the others are copied as they are
     settings: EngineSettings = field(default_factory=EngineSettings)
     ks: tuple[int, ...] = KS
     max_tokens: int = 96
@@ -48,11 +50,15 @@ class DraftPlan:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One draft to make. `size` is an estimate: fallbacks for odd shapes may make it more."""
+    """One draft to make, `quant` its name in all that is said. `size` is an estimate: fallbacks for
+    odd shapes may make it more. `kind` None: tensors are copied, `dropped` layers left out.
+    """
 
     quant: str
     size: int
     file: Path  # where it would be kept
+    kind: str | None = None
+    dropped: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,32 +81,49 @@ def prepare(plan: DraftPlan) -> Prepared:
     """Everything that can be said without loading or writing anything.
 
     Raises:
-        GgufError: the target cannot be read. UsageError: nothing smaller can be made of it, a quant
-            that is none, or a file that is in the way. DiskFullError: no room.
+        GgufError: the target cannot be read. ModelError: it is not all there. UsageError: nothing
+            smaller can be made of it, a quant that is none, layers that cannot be dropped, or a
+            file that is in the way. DiskFullError: no room.
     """
     facts = read_facts(str(plan.target))
     if facts.kind != "model":
         raise UsageError(f"{plan.target.name} is no language model but a {facts.kind}")
+    if facts.missing:
+        raise ModelError(
+            f"{plan.target} is incomplete: by its header {format_bytes(facts.missing)} are missing",
+            "fetch it again",
+        )
     bits = 8 * facts.weights.total / max(1, facts.n_params)
-    sizes, notes = _smaller(plan, facts)
+    wanted, notes = _pruned(plan, facts) if plan.drop else _smaller(plan, facts)
     folder = plan.out.parent if plan.out else drafts.folder()
-    wanted = tuple(Wanted(quant, size, _place(plan, quant)) for quant, size in sizes)
     _check_places(plan, wanted)
     free = _free(folder, max(one.size for one in wanted))
     return Prepared(facts, bits, wanted, free, notes)
 
 
-def _smaller(
-    plan: DraftPlan, facts: ModelFacts
-) -> tuple[tuple[tuple[str, int], ...], tuple[str, ...]]:
-    """(quant, ≈ bytes) that make a smaller model of this target; UsageError where asked for
-    another.
-    """
+def _pruned(plan: DraftPlan, facts: ModelFacts) -> tuple[tuple[Wanted, ...], tuple[str, ...]]:
+    """The target without layers, copied or as the quants that were asked for."""
+    _check_quants(plan)
+    dropped = layers_to_drop(facts, plan.drop)
+    wanted = []
+    for kind in dict.fromkeys(plan.quants or (None,)):
+        size = estimated_size(facts, kind, dropped)
+        name = f"{kind or facts.quant}-drop{plan.drop}"
+        wanted.append(Wanted(name, size, _place(plan, name), kind, dropped))
+    return tuple(wanted), (dropping_words(dropped),)
+
+
+def _check_quants(plan: DraftPlan) -> None:
     for quant in plan.quants:
         if quant not in QUANTS:
             raise UsageError(
                 f"{quant!r} is not a quant that can be made here", "one of " + ", ".join(QUANTS)
             )
+
+
+def _smaller(plan: DraftPlan, facts: ModelFacts) -> tuple[tuple[Wanted, ...], tuple[str, ...]]:
+    """What makes a smaller model of this target; UsageError where asked for another."""
+    _check_quants(plan)
     asked = tuple(dict.fromkeys(plan.quants or DEFAULT_QUANTS))
     sizes = [(quant, estimated_size(facts, quant)) for quant in asked]
     kept = tuple(one for one in sizes if one[1] <= _WORTH * facts.weights.total)
@@ -114,20 +137,31 @@ def _smaller(
             "what the target's do",
             "a lower --quant, or a target of more bits a weight",
         )
-    return kept, tuple(f"left out, for it is hardly smaller: {one}" for one in large)
+    wanted = tuple(Wanted(quant, size, _place(plan, quant), quant) for quant, size in kept)
+    return wanted, tuple(f"left out, for it is hardly smaller: {one}" for one in large)
 
 
-def estimated_size(facts: ModelFacts, quant: str) -> int:
-    """≈ bytes of all weights as `quant`, rather too much than too little.
+def estimated_size(
+    facts: ModelFacts, quant: str | None, dropped: Collection[int] = frozenset()
+) -> int:
+    """≈ bytes of all weights as `quant` (None: as they are) without the `dropped` layers, rather
+    too much than too little.
 
     Matrices whose rows are no multiple of the type's block become another type; the ends become
     6 or 8 bits; of the rest some get a type more.
     """
     assert facts.header is not None
-    label = QUANTS[quant][1]
-    block, width = next((b, w) for name, b, w in TENSOR_TYPES.values() if name == label)
+    label = QUANTS[quant][1] if quant else ""
+    known = [(b, w) for name, b, w in TENSOR_TYPES.values() if name == label]
+    block, width = known[0] if known else (1, 0)
     bits, total, elements = 8 * width / block, 0.0, 0
     for tensor in facts.header.tensors:
+        elements += tensor.elements
+        if layer_of(tensor.name) in dropped:
+            continue
+        if quant is None:
+            total += tensor.n_bytes
+            continue
         fits = bool(tensor.shape) and tensor.shape[0] % block == 0
         if len(tensor.shape) < 2:
             of_this = 32.0
@@ -136,7 +170,6 @@ def estimated_size(facts: ModelFacts, quant: str) -> int:
         else:
             of_this = bits * _MIX if fits else _FALLBACK[label]
         total += tensor.elements * of_this / 8
-        elements += tensor.elements
     return int(total * facts.n_params / max(1, elements))  # the header is that of the first part
 
 

@@ -13,10 +13,11 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from specctl import __version__
-from specctl.bench import selfdraft as job
+from specctl.bench import selfdraft_steps as job
 from specctl.bench import workloads
 from specctl.bench.forecast import AtK
 from specctl.bench.results import check_writable, is_busy, machine, write
+from specctl.bench.selfdraft import make
 from specctl.bench.selfdraft_plan import K_MOST, KS, DraftPlan, Prepared, prepare
 from specctl.cli import options as opt
 from specctl.cli.interrupt import ended_alike
@@ -52,6 +53,15 @@ def make_draft(
         Path | None,
         typer.Option("--prompts", help="Your own: JSON lines, or text divided by lines of ---."),
     ] = None,
+    drop_layers: Annotated[
+        int,
+        typer.Option(
+            "--drop-layers",
+            metavar="N",
+            help="Leave out N layers in the middle instead of, or with -q beside, re-quantising; "
+            "did not pay where it was measured.",
+        ),
+    ] = 0,
     output: Annotated[
         Path | None, typer.Option("--out", "-o", help="Keep the best one here, paying or not.")
     ] = None,
@@ -86,6 +96,8 @@ def make_draft(
 
     if max_tokens < 2:
         raise UsageError(f"--max-tokens {max_tokens} is below 2")
+    if drop_layers < 0:
+        raise UsageError(f"--drop-layers {drop_layers} is below 0")
     for one in k or ():
         if not 1 <= one <= K_MOST:
             raise UsageError(f"--k {one} is not in 1 … {K_MOST}")
@@ -103,6 +115,7 @@ def make_draft(
         prompts=texts,
         workload=", ".join(dict.fromkeys(prompt.family for prompt in texts)),
         quants=tuple(one.upper() for one in quant or ()),
+        drop=drop_layers,
         settings=settings,
         ks=tuple(sorted(set(k))) if k else KS,
         max_tokens=max_tokens,
@@ -130,6 +143,8 @@ def _prompts(families: list[str] | None, file: Path | None) -> tuple[workloads.P
 
 def _say_plan(plan: DraftPlan, prepared: Prepared) -> None:
     out().print(_about(plan, prepared), markup=False, soft_wrap=True)
+    for note in prepared.notes:
+        out().print(note, style="dim", markup=False, soft_wrap=True)
     for one in prepared.wanted:
         line = f"would make {one.quant}, ≈ {format_bytes(one.size)}, as {one.file}"
         out().print(line, markup=False, soft_wrap=True)
@@ -150,12 +165,12 @@ def _run(plan: DraftPlan) -> job.Outcome:
     from specctl.engine.session import open_session
 
     outcome: job.Outcome | None = None
-    with _progress() as show, contextlib.closing(job.make(plan, open_session)) as steps:
+    with _progress() as show, contextlib.closing(make(plan, open_session)) as steps:
         for step in steps:
             if isinstance(step, Prepared):
                 err().print(_about(plan, step), markup=False, soft_wrap=True)
                 for note in step.notes:
-                    err().print(note, style="dim", markup=False)
+                    err().print(note, style="dim", markup=False, soft_wrap=True)
                 err().print(
                     f"{len(plan.prompts)} prompts of {plan.workload}, answers of up to "
                     f"{plan.max_tokens} tokens, greedy",
@@ -163,6 +178,8 @@ def _run(plan: DraftPlan) -> job.Outcome:
                 )
             elif isinstance(step, job.Made):
                 err().print(_made(step), markup=False, soft_wrap=True)
+            elif isinstance(step, job.Twin):
+                err().print(_twin(step), markup=False, soft_wrap=True)
             elif isinstance(step, job.Outcome):
                 outcome = step
             elif not isinstance(step, job.Judged):
@@ -181,12 +198,20 @@ def _made(made: job.Made) -> str:
         f"{made.quant}: {format_bytes(made.size)}, {made.bits:.1f} bits a weight ({mix}), "
         f"in {format_seconds(made.seconds)}"
     )
-    if not made.mostly(QUANTS[made.quant][1]):
+    label = QUANTS[made.kind][1] if made.kind else None
+    if label is not None and not made.mostly(label):
         line += (
-            f"\n  most of it is not {QUANTS[made.quant][1]}: llama.cpp gives matrices whose rows "
+            f"\n  most of it is not {label}: llama.cpp gives matrices whose rows "
             "are no multiple of its block, and the ends, a larger type"
         )
     return line
+
+
+def _twin(twin: job.Twin) -> str:
+    return (
+        f"  {twin.quant} came out as {twin.of} did, tensor for tensor: llama.cpp gave both the "
+        f"same types; {twin.of} stands for both"
+    )
 
 
 def _place(step: job.Step) -> tuple[str, int, int, float | None]:

@@ -45,20 +45,41 @@ def verify(
     """Compare speculative with plain decoding, token by token, greedy and sampled.
 
     A difference is a tie where the logits were so close that rounding of batched passes decided;
-    it is decoded again to prove that. Everything else is a bug, and exits with 1.
+    it is decoded again to prove that. Everything else is a bug, and exits with 1. Stopped by Ctrl-C
+    it says what was not compared, and exits with 130.
     """
     settings = EngineSettings(n_ctx=ctx, threads=threads)
     _specs(spec_type, k)  # what cannot be meant is said before anything is fetched
-    bugs = 0
-    for model in models or [DEMO]:
-        files = resolved(model, draft)
-        specs = _specs(spec_type, k, files)
-        specs, files = aliases.settle(specs, files, draft)
-        for sampling in (Sampling(), Sampling(temperature=_TEMPERATURE, seed=seed)):
-            outcome = _compare(model, files, specs, sampling, settings, max_tokens, all_prompts)
-            bugs += _show(model, sampling, outcome)
+    halves = (Sampling(), Sampling(temperature=_TEMPERATURE, seed=seed))
+    due = [(model, half) for model in models or [DEMO] for half in halves]
+    bugs = done = 0
+    files: Resolved | None = None
+    try:
+        for model, half in due:
+            if half.greedy or files is None:
+                files = resolved(model, draft)
+                specs, files = aliases.settle(_specs(spec_type, k, files), files, draft)
+            outcome = _compare(model, files, specs, half, settings, max_tokens, all_prompts)
+            bugs += _show(model, half, outcome)
+            if outcome.interrupted:
+                raise KeyboardInterrupt
+            done += 1
+    except KeyboardInterrupt:
+        _say_incomplete(due[done:])
+        raise typer.Exit(1 if bugs else 130) from None
     if bugs:
         raise typer.Exit(1)
+
+
+def _say_incomplete(missing: list[tuple[str, Sampling]]) -> None:
+    """What was not compared, or not all of it."""
+    names = ", ".join(f"{model} {_how(half)}" for model, half in missing)
+    said = f"stopped, so this is incomplete. Not compared, or not on all prompts: {names}"
+    err().print(said, markup=False, soft_wrap=True)
+
+
+def _how(sampling: Sampling) -> str:
+    return "greedy" if sampling.greedy else f"at temperature {sampling.temperature:g}"
 
 
 def _specs(
@@ -116,13 +137,14 @@ def _compare(
         max_tokens=max_tokens,
         repeats=1,
     )
-    how = "greedy" if sampling.greedy else f"temperature {sampling.temperature:g}"
-    err().print(f"{model}, {how}: {len(prompts)} prompts × (plain, {', '.join(_names(specs))})")
+    err().print(
+        f"{model}, {_how(sampling)}: {len(prompts)} prompts × (plain, {', '.join(_names(specs))})"
+    )
     outcome: Outcome | None = None
     with view.progress(err()) as show:
         for step in conduct(plan, files.model, files.draft, open_session):
             if isinstance(step, Calibration):
-                err().print(f"≈ {format_seconds(step.estimated_seconds)}, then ties are proved")
+                err().print(_estimate(step.estimated_seconds, sampling))
             elif isinstance(step, RunDone):
                 show(step)
             elif isinstance(step, Checking):
@@ -133,14 +155,23 @@ def _compare(
     return outcome
 
 
+def _estimate(seconds: float, sampling: Sampling) -> str:
+    """Of this half, and of the one that is still to come: as many runs of as many tokens."""
+    here = f"≈ {format_seconds(seconds)}"
+    if sampling.greedy:
+        here = f"≈ {format_seconds(2 * seconds)} for both halves, half of it greedy"
+    return f"{here}; where texts differ, ties are proved after that"
+
+
 def _names(specs: list[SpecSettings]) -> list[str]:
     return [",".join(spec.types) for spec in specs]
 
 
 def _show(model: str, sampling: Sampling, outcome: Outcome) -> int:
     """Print one half; how many bugs it has."""
-    how = "greedy" if sampling.greedy else f"temperature {sampling.temperature:g}"
-    table = Table(title=f"{model}, {how}", title_justify="left", box=None, pad_edge=False)
+    cut = f", {len(outcome.plan.prompts)} prompts until it was stopped"
+    title = f"{model}, {_how(sampling)}{cut if outcome.interrupted else ''}"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for heading in ("spec type", "texts", "identical", "tie", "bug", "drafted", "accepted"):
         table.add_column(heading, justify="left" if heading == "spec type" else "right")
     bugs = 0

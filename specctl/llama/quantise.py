@@ -44,6 +44,7 @@ QUANTS = {
     "Q6_K": (18, "q6_K"),
     "Q8_0": (7, "q8_0"),
 }
+COPY = -1  # instead of a number: every tensor as it is
 _TENSOR = re.compile(r"\[\s*(\d+)/\s*(\d+)\]")
 CHILD = (sys.executable, "-m", "specctl.llama.quantise")
 
@@ -71,21 +72,30 @@ def convert(source: Path, target: Path, precision: str) -> None:
 
 
 def quantise(
-    source: Path, target: Path, quant: str, threads: int, command: Sequence[str] = CHILD
+    source: Path,
+    target: Path,
+    quant: str | None,
+    threads: int,
+    command: Sequence[str] = CHILD,
+    dropped: Sequence[int] = (),
 ) -> Generator[tuple[int, int], None, None]:
-    """Write `source` as `quant` (a key of QUANTS) to `target`; yields (tensor, of how many).
+    """Write `source` as `quant` (a key of QUANTS; None: tensors as they are) to `target`, without
+    the `dropped` layers (ascending, from 0); yields (tensor, of how many).
 
     Matrices whose rows are no multiple of a type's block become another type, by llama.cpp's own
-    rule. Whatever ends it early, `target` is gone then. All parts of a split file become one file.
+    rule. It renames the layers that stay and corrects their count, but cuts no list of values by
+    layer: who drops layers has looked that there is none. Whatever ends it early, `target` is gone
+    then. All parts of a split file become one file.
 
     Raises:
         ModelError: it could not be done; says what llama.cpp said.
     """
-    number = QUANTS[quant][0]
+    number = QUANTS[quant][0] if quant else COPY
+    layers = ",".join(map(str, dropped))
     whole = False
     with tempfile.TemporaryFile("w+") as said:
         child = subprocess.Popen(
-            [*command, str(source), str(target), str(number), str(threads), str(os.getpid())],
+            [*command, *map(str, (source, target, number, threads, os.getpid(), layers))],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=said,
@@ -99,7 +109,8 @@ def quantise(
             if code:
                 said.seek(0)
                 raise ModelError(
-                    f"{source.name} could not be quantised to {quant}: {_reason(code, said.read())}"
+                    f"{source.name} could not be {f'quantised to {quant}' if quant else 'copied'}: "
+                    f"{_reason(code, said.read())}"
                 )
             whole = True
         finally:
@@ -129,11 +140,18 @@ def _reason(code: int, said: str) -> str:
     return f"llama.cpp ended with signal {-code}: {last}"
 
 
-def _quantise(source: Path, target: Path, ftype: int, threads: int) -> int:
+def _quantise(
+    source: Path, target: Path, ftype: int, threads: int, dropped: Sequence[int] = ()
+) -> int:
     lib = library()
     params: Any = lib.llama_model_quantize_default_params()
     params.allow_requantize = True
-    params.ftype = ftype
+    params.only_copy = ftype == COPY
+    if ftype != COPY:
+        params.ftype = ftype
+    if dropped:
+        layers = (ctypes.c_int32 * (len(dropped) + 1))(*dropped, -1)  # held until the call is over
+        params.prune_layers = ctypes.cast(layers, ctypes.POINTER(ctypes.c_int32))
     params.nthread = threads
     status: int = lib.llama_model_quantize(
         str(source).encode(), str(target).encode(), ctypes.byref(params)
@@ -167,13 +185,14 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     source, target = Path(arguments[0]), Path(arguments[1])
     ftype, threads, parent = (int(number) for number in arguments[2:5])
+    dropped = [int(layer) for layer in arguments[5].split(",") if layer]
     try:
         library()
         logger = logging.getLogger("specctl.llama")
         logger.setLevel(logging.DEBUG)
         logger.addHandler(_Tell(target, parent))
         log.forget()
-        status = _quantise(source, target, ftype, threads)
+        status = _quantise(source, target, ftype, threads, dropped)
     except Exception as error:  # its one line is all that the parent shows
         print(error, file=sys.stderr)
         return 1

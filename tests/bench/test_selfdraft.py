@@ -5,70 +5,32 @@ from __future__ import annotations
 import shutil
 import sys
 from collections import namedtuple
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import clocks
 import pytest
+from selfdraft_kit import SETTINGS, left, outcome_of, plan, steps_of, told_costs
 
 from specctl.bench import selfdraft
-from specctl.bench.costs import MeasuredCosts, Timing
-from specctl.bench.selfdraft import Judged, Made, Outcome, Quantised, Step, agreement, make
-from specctl.bench.selfdraft_plan import DraftPlan, Prepared, estimated_size, prepare
-from specctl.bench.workloads import Prompt
+from specctl.bench import selfdraft_steps as made_steps
+from specctl.bench.selfdraft import agreement
+from specctl.bench.selfdraft_plan import Prepared, estimated_size, prepare
+from specctl.bench.selfdraft_steps import Judged, Made, Outcome, Quantised, Twin
 from specctl.errors import GgufError, ModelError, SpecctlError, UsageError
 from specctl.gguf.facts import read_facts
 from specctl.hub import drafts
 from specctl.hub.errors import DiskFullError
 from specctl.llama.quantise import quantise
-from specctl.settings import EngineSettings
 
 pytestmark = pytest.mark.native
-SETTINGS = EngineSettings(n_ctx=512, threads=1)
-PROMPTS = (Prompt("words", "one", " amber anchor"), Prompt("words", "two", " cedar cherry"))
-
-
-def _plan(target: Path, **changes: Any) -> DraftPlan:
-    known: dict[str, Any] = {
-        "name": target.name, "target": target, "prompts": PROMPTS, "workload": "words",
-        "quants": ("Q8_0",), "settings": SETTINGS, "ks": (1, 2, 4), "max_tokens": 40, "rounds": 2,
-    }  # fmt: skip
-    return DraftPlan(**{**known, **changes})
-
-
-def _make(plan: DraftPlan) -> Generator[Step, None, None]:
-    from specctl.engine.session import open_session
-
-    return make(plan, open_session)
-
-
-def _outcome(plan: DraftPlan) -> Outcome:
-    *_, last = _make(plan)
-    assert isinstance(last, Outcome)
-    return last
-
-
-def _left() -> list[str]:
-    """What the drafts' folder holds."""
-    return (
-        sorted(path.name for path in drafts.folder().glob("*")) if drafts.folder().exists() else []
-    )
 
 
 @pytest.fixture
 def cheap(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Costs as told: a draft's step over the target's; verifying costs nothing more."""
-
-    def told(step: float) -> None:
-        def measured(*_: Any, **__: Any) -> Generator[Any, None, MeasuredCosts]:
-            plain, draft = Timing((1.0,) * 3), Timing((step,) * 3)
-            yield from ()
-            return MeasuredCosts(30, plain, ((2, plain), (5, plain)), draft, draft, draft)
-
-        monkeypatch.setattr(selfdraft, "measure_costs", measured)
-
-    return told
+    return told_costs(monkeypatch)
 
 
 # ---------------------------------------------------------------- agreement
@@ -96,7 +58,7 @@ def test_agreement_of_a_prompt_of_one_token(tiny_models: Any) -> None:
 
 def test_a_draft_that_does_not_pay_is_not_kept(tiny_models: Any, cheap: Any) -> None:
     cheap(2.0)
-    steps = list(_make(_plan(tiny_models["clock"])))
+    steps = list(steps_of(plan(tiny_models["clock"])))
     kinds = [type(step) for step in steps]
     assert kinds[0] is Prepared
     assert kinds[-1] is Outcome
@@ -109,17 +71,17 @@ def test_a_draft_that_does_not_pay_is_not_kept(tiny_models: Any, cheap: Any) -> 
     assert judged.made.mostly("q8_0")
     assert judged.made.size < outcome.prepared.size / 3
     assert outcome.kept is None
-    assert _left() == []
+    assert left() == []
     assert drafts.find(tiny_models["clock"]) == (None, "")
 
 
 def test_a_draft_that_pays_is_kept_and_found(tiny_models: Any, cheap: Any) -> None:
     cheap(0.1)
     target = tiny_models["clock"]
-    outcome = _outcome(_plan(target))
+    outcome = outcome_of(plan(target))
     assert outcome.kept is not None
     assert outcome.record is not None
-    assert _left() == [outcome.kept.path.name, outcome.record.name]
+    assert left() == [outcome.kept.path.name, outcome.record.name]
     assert outcome.kept.path.name == "clock-Q8_0.gguf"
     assert (outcome.kept.k, outcome.kept.pays) == (4, True)
     assert outcome.kept.accepted == 4.0
@@ -127,20 +89,32 @@ def test_a_draft_that_pays_is_kept_and_found(tiny_models: Any, cheap: Any) -> No
     assert outcome.kept.speedup == pytest.approx(5 / 1.4)
     assert drafts.find(target) == (outcome.kept, "")
     with pytest.raises(UsageError, match="already"):
-        prepare(_plan(target))
+        prepare(plan(target))
 
 
 def test_of_two_the_better_one_is_kept(tiny_models: Any, cheap: Any) -> None:
     cheap(0.1)
-    outcome = _outcome(_plan(tiny_models["clock-emoji"], quants=("Q8_0", "Q4_0")))
+    outcome = outcome_of(plan(tiny_models["clock-emoji"], quants=("Q8_0", "Q4_0")))
     assert [one.made.quant for one in outcome.judged] == ["Q8_0", "Q4_0"]
     assert outcome.kept is not None
     assert outcome.kept.quant == outcome.best.made.quant
-    assert len(_left()) == 2  # the file and its record
+    assert len(left()) == 2  # the file and its record
+
+
+def test_two_that_come_out_alike_are_judged_once(tiny_models: Any, cheap: Any) -> None:
+    """320 and 32 columns: neither type's block of 256 fits, and both fall back to the same one."""
+    cheap(0.1)
+    steps = list(steps_of(plan(tiny_models["clock"], quants=("Q2_K", "Q3_K_S", "Q8_0"))))
+    assert [step for step in steps if isinstance(step, Twin)] == [Twin("Q3_K_S", "Q2_K")]
+    outcome = steps[-1]
+    assert isinstance(outcome, Outcome)
+    assert [one.made.quant for one in outcome.judged] == ["Q2_K", "Q8_0"]
+    assert outcome.kept is not None
+    assert len(left()) == 2
 
 
 def test_real_costs_are_measured(tiny_models: Any) -> None:
-    (judged,) = _outcome(_plan(tiny_models["jitter"], max_tokens=24)).judged
+    (judged,) = outcome_of(plan(tiny_models["jitter"], max_tokens=24)).judged
     costs = judged.forecast.costs
     assert [rows for rows, _ in costs.passes] == [2, 3, 5]
     assert costs.rounds == 2
@@ -152,13 +126,13 @@ def test_real_costs_are_measured(tiny_models: Any) -> None:
 def test_a_recurrent_target(tiny_models: Any, cheap: Any) -> None:
     """Its memory cannot be cut: the texts are read forwards only."""
     cheap(0.1)
-    (judged,) = _outcome(_plan(tiny_models["hybrid-clock"])).judged
+    (judged,) = outcome_of(plan(tiny_models["hybrid-clock"])).judged
     assert judged.forecast.beta == 1.0
 
 
 def test_out_keeps_what_does_not_pay(tiny_models: Any, cheap: Any, tmp_path: Path) -> None:
     cheap(2.0)
-    outcome = _outcome(_plan(tiny_models["clock"], out=tmp_path / "mine.gguf"))
+    outcome = outcome_of(plan(tiny_models["clock"], out=tmp_path / "mine.gguf"))
     assert outcome.kept is not None
     assert not outcome.kept.pays
     assert [path.name for path in tmp_path.glob("*.gguf")] == ["mine.gguf"]
@@ -171,9 +145,9 @@ def test_out_keeps_what_does_not_pay(tiny_models: Any, cheap: Any, tmp_path: Pat
 # ---------------------------------------------------------------- what goes wrong
 
 
-@pytest.mark.parametrize("at", [Quantised, Made, selfdraft.Read, selfdraft.Measured, Judged])
+@pytest.mark.parametrize("at", [Quantised, Made, made_steps.Read, made_steps.Measured, Judged])
 def test_ctrl_c_leaves_no_file(tiny_models: Any, at: type) -> None:
-    steps = _make(_plan(tiny_models["clock"]))
+    steps = steps_of(plan(tiny_models["clock"]))
     for step in steps:
         if isinstance(step, at):
             break
@@ -181,7 +155,7 @@ def test_ctrl_c_leaves_no_file(tiny_models: Any, at: type) -> None:
         pytest.fail(f"no {at}")
     with pytest.raises(KeyboardInterrupt):
         steps.throw(KeyboardInterrupt)
-    assert _left() == []
+    assert left() == []
 
 
 def test_a_file_that_appears_meanwhile_is_not_overwritten(tiny_models: Any, cheap: Any) -> None:
@@ -189,29 +163,41 @@ def test_a_file_that_appears_meanwhile_is_not_overwritten(tiny_models: Any, chea
     mine = drafts.folder() / "clock-Q8_0.gguf"
 
     def run() -> None:
-        for step in _make(_plan(tiny_models["clock"])):
+        for step in steps_of(plan(tiny_models["clock"])):
             if isinstance(step, Judged):
                 mine.write_text("mine")
 
     with pytest.raises(UsageError, match="nothing is overwritten"):
         run()
     assert mine.read_text() == "mine"
-    assert _left() == [mine.name]
+    assert left() == [mine.name]
 
 
 def test_no_room(tiny_models: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(1 << 30, 1 << 30, 1 << 20))
     with pytest.raises(DiskFullError, match=r"1\.0 MiB are free"):
-        next(_make(_plan(tiny_models["clock"])))
-    assert _left() == []
+        next(steps_of(plan(tiny_models["clock"])))
+    assert left() == []
 
 
 def test_no_gguf(tmp_path: Path) -> None:
     path = tmp_path / "text.gguf"
     path.write_text("not a model")
     with pytest.raises(GgufError):
-        prepare(_plan(path))
+        prepare(plan(path))
+
+
+def test_a_target_that_is_cut_off(tiny_models: Any, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.gguf"
+    shutil.copy(tiny_models["clock"], cut)
+    with cut.open("r+b") as file:
+        file.truncate(cut.stat().st_size - 5000)
+    with pytest.raises(
+        ModelError, match=r"cut\.gguf is incomplete: .* 4\.9 KiB are missing"
+    ) as bad:
+        prepare(plan(cut))
+    assert bad.value.exit_code == 1
 
 
 def test_a_target_that_is_low_already(tiny_models: Any, tmp_path: Path) -> None:
@@ -219,12 +205,12 @@ def test_a_target_that_is_low_already(tiny_models: Any, tmp_path: Path) -> None:
     for _ in quantise(tiny_models["clock"], low, "Q4_0", 1):
         pass
     with pytest.raises(UsageError, match="as Q8_0") as refused:
-        prepare(_plan(low))
+        prepare(plan(low))
     assert "low.gguf has" in refused.value.message
     with pytest.raises(UsageError, match=r"as Q2_K.*as Q3_K_S"):  # 320 columns: they fall back
-        prepare(_plan(low, quants=()))
+        prepare(plan(low, quants=()))
     with pytest.raises(UsageError, match="not a quant"):
-        prepare(_plan(low, quants=("Q9_X",)))
+        prepare(plan(low, quants=("Q9_X",)))
 
 
 @pytest.mark.parametrize("quant", ["Q2_K", "Q4_K_M", "Q6_K", "Q8_0", "IQ4_NL"])
@@ -239,14 +225,14 @@ def test_the_estimated_size_is_near(tiny_models: Any, tmp_path: Path, quant: str
 
 def test_a_prompt_too_long(tiny_models: Any) -> None:
     with pytest.raises(UsageError, match="more than the context of 512"):
-        list(_make(_plan(tiny_models["clock"], max_tokens=600)))
-    assert _left() == []
+        list(steps_of(plan(tiny_models["clock"], max_tokens=600)))
+    assert left() == []
 
 
 def test_a_place_that_cannot_be(tiny_models: Any, tmp_path: Path) -> None:
     for out, words in ((tmp_path / "no" / "a.gguf", "no folder"), (tmp_path / "a.bin", "gguf")):
         with pytest.raises(UsageError, match=words):
-            prepare(_plan(tiny_models["clock"], out=out))
+            prepare(plan(tiny_models["clock"], out=out))
 
 
 # ---------------------------------------------------------------- the child
@@ -313,5 +299,5 @@ def test_an_unwritable_record_keeps_no_orphan(
 
     monkeypatch.setattr(drafts, "keep", full)
     with pytest.raises(SpecctlError, match="no room"):
-        list(_make(_plan(tiny_models["clock"])))
-    assert _left() == []
+        list(steps_of(plan(tiny_models["clock"])))
+    assert left() == []

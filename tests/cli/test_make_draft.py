@@ -2,45 +2,25 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from selfdraft_kit import told_costs
 
 from specctl import paths
-from specctl.bench import selfdraft
-from specctl.bench.costs import MeasuredCosts, Timing
 from specctl.hub import drafts
 
 pytestmark = pytest.mark.native
-Run = Callable[..., tuple[int, str, str]]
+Specctl = Callable[..., tuple[int, str, str]]
 SMALL = ("-n", "24", "-t", "1", "--ctx", "1024")
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    from specctl.cli import app, render
-
-    def specctl(*args: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["specctl", *args])
-        monkeypatch.setattr(sys, "stdin", io.StringIO())
-        render.out.cache_clear()
-        render.err.cache_clear()
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as done:
-            app.main()
-        captured = capfd.readouterr()
-        return int(done.value.code or 0), captured.out, captured.err
-
-    return specctl
 
 
 @pytest.fixture
@@ -53,24 +33,15 @@ def prompts(tmp_path: Path) -> str:
 @pytest.fixture
 def costs(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """A step of the draft over one of the target."""
-
-    def told(step: float) -> None:
-        def measured(*_: Any, **__: Any) -> Generator[Any, None, MeasuredCosts]:
-            plain, draft = Timing((0.01,) * 3), Timing((0.01 * step,) * 3)
-            yield from ()
-            return MeasuredCosts(30, plain, ((2, plain), (5, plain)), draft, draft, draft)
-
-        monkeypatch.setattr(selfdraft, "measure_costs", measured)
-
-    return told
+    return told_costs(monkeypatch)
 
 
 def test_it_says_plainly_that_it_does_not_pay(
-    run: Run, tiny_models: Any, prompts: str, costs: Any, tmp_path: Path
+    specctl: Specctl, tiny_models: Any, prompts: str, costs: Any, tmp_path: Path
 ) -> None:
     costs(0.83)
     result = tmp_path / "result.json"
-    code, out, err = run(
+    code, out, err = specctl(
         "make-draft", str(tiny_models["clock"]), "-q", "q8_0", "--prompts", prompts,
         "--k", "1", "--k", "4", "--json", str(result), *SMALL,
     )  # fmt: skip
@@ -81,7 +52,7 @@ def test_it_says_plainly_that_it_does_not_pay(
     )
     costs(2.0)
     drafts.folder().joinpath("clock-Q8_0.gguf").unlink()
-    code, out, err = run(
+    code, out, err = specctl(
         "make-draft", str(tiny_models["clock"]), "-q", "Q8_0", "--prompts", prompts,
         "--json", str(result), *SMALL,
     )  # fmt: skip
@@ -98,12 +69,32 @@ def test_it_says_plainly_that_it_does_not_pay(
     assert str(tmp_path) not in json.dumps(data)
 
 
-def test_dry_run_makes_nothing(run: Run, tiny_models: Any) -> None:
-    code, out, _ = run("make-draft", str(tiny_models["clock"]), "-q", "Q8_0", "--dry-run")
+def test_dry_run_makes_nothing(specctl: Specctl, tiny_models: Any) -> None:
+    code, out, _ = specctl("make-draft", str(tiny_models["clock"]), "-q", "Q8_0", "--dry-run")
     assert code == 0
     assert "would make Q8_0, ≈ " in out
     assert "clock-Q8_0.gguf" in out
     assert not drafts.folder().exists()
+
+
+def test_dropping_layers_says_what_was_measured_of_it(specctl: Specctl, tiny_models: Any) -> None:
+    code, out, _ = specctl(
+        "make-draft", str(tiny_models["slow"]), "--drop-layers", "3", "--dry-run"
+    )
+    assert code == 0
+    assert "leaves out layers 4 to 6, counted from 0" in out
+    assert "did not pay in any of our measurements" in out
+    assert "slow-F32-drop3.gguf" in out
+
+
+def test_a_target_that_is_cut_off_is_refused(
+    specctl: Specctl, tiny_models: Any, tmp_path: Path
+) -> None:
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(tiny_models["clock"].read_bytes()[:-5000])
+    code, out, err = specctl("make-draft", str(cut), "-q", "Q8_0", "--dry-run")
+    assert (code, out) == (1, "")
+    assert "cut.gguf is incomplete: by its header 4.9 KiB are missing" in err.replace("\n", " ")
 
 
 @pytest.mark.parametrize(
@@ -113,6 +104,8 @@ def test_dry_run_makes_nothing(run: Run, tiny_models: Any) -> None:
         (("--k", "0"), "--k 0"),
         (("--k", "99"), "--k 99"),
         (("-n", "1"), "--max-tokens 1"),
+        (("--drop-layers", "-1"), "--drop-layers -1 is below 0"),
+        (("--drop-layers", "1"), "the first and the last stay"),
         (("-w", "poems"), "not a built-in workload"),
         (("--ctx", "40"), "--ctx"),
         (("-o", "there.gguf"), "there is a file"),
@@ -120,7 +113,7 @@ def test_dry_run_makes_nothing(run: Run, tiny_models: Any) -> None:
     ],
 )
 def test_what_cannot_be_meant_is_refused(
-    run: Run,
+    specctl: Specctl,
     tiny_models: Any,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -129,16 +122,16 @@ def test_what_cannot_be_meant_is_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there.gguf").write_text("mine")
-    code, _, err = run("make-draft", str(tiny_models["clock"]), "-q", "Q8_0", *flags)
+    code, _, err = specctl("make-draft", str(tiny_models["clock"]), "-q", "Q8_0", *flags)
     assert code == 2
     assert words in err
     assert (tmp_path / "there.gguf").read_text() == "mine"
 
 
-def test_a_target_that_cannot_be_read(run: Run, tmp_path: Path) -> None:
+def test_a_target_that_cannot_be_read(specctl: Specctl, tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF\x03")
-    code, _, err = run("make-draft", str(broken))
+    code, _, err = specctl("make-draft", str(broken))
     assert code == 1
     assert "broken.gguf" in err
     assert "Traceback" not in err
@@ -170,36 +163,36 @@ def test_ctrl_c_leaves_no_part_file(tiny_models: Any, tmp_path: Path) -> None:
 # ---------------------------------------------------------------- draft-self
 
 
-def test_drafters_lists_it(run: Run) -> None:
-    _, out, _ = run("drafters", "--json")
+def test_drafters_lists_it(specctl: Specctl) -> None:
+    _, out, _ = specctl("drafters", "--json")
     (row,) = [one for one in json.loads(out) if one["name"] == "draft-self"]
     assert row["available"]
     assert "make-draft" in row["needs"]
 
 
-def test_draft_self_both_ways(run: Run, tiny_models: Any, prompts: str, costs: Any) -> None:
+def test_draft_self_both_ways(specctl: Specctl, tiny_models: Any, prompts: str, costs: Any) -> None:
     """Context history before a draft was made, the draft afterwards; chat, bench and verify."""
     model = str(tiny_models["clock"])
     chat = ("chat", "-m", model, "-s", "draft-self", "-p", "amber", "--temp", "0", "--json", *SMALL)
-    code, out, err = run(*chat)
+    code, out, err = specctl(*chat)
     assert code == 0, err
     assert "draft-self is ngram-map-k here: no draft was made from clock.gguf" in err
     assert json.loads(out.splitlines()[0])["spec_types"] == ["ngram-map-k"]
 
     costs(0.1)
     make = ("make-draft", model, "-q", "Q8_0", "--prompts", prompts, *SMALL)
-    code, made, err = run(*make)
+    code, made, err = specctl(*make)
     assert code == 0, err
     assert f"specctl chat -m {model} -s draft-self" in made
 
-    code, out, err = run(*chat)
+    code, out, err = specctl(*chat)
     assert code == 0, err
     assert "draft-self is draft-simple with clock-Q8_0.gguf, K 8" in err
     started = json.loads(out.splitlines()[0])
     assert (started["spec_types"], started["k_max"]) == (["draft-simple"], 8)
     assert started["draft_model"] == "clock-Q8_0.gguf"
 
-    code, out, err = run(
+    code, out, err = specctl(
         "bench", "-m", model, "-s", "draft-self", "-s", "ngram-mod", "--prompts", prompts,
         "-r", "1", "--strict", *SMALL,
     )  # fmt: skip
@@ -208,23 +201,25 @@ def test_draft_self_both_ways(run: Run, tiny_models: Any, prompts: str, costs: A
     (kept,) = paths.data_dir().rglob("*bench*/*.json")
     assert json.loads(kept.read_text())["draft"]["file"] == "clock-Q8_0.gguf"
 
-    code, out, err = run("verify", model, "-s", "draft-self", "-n", "16", "-t", "1")
+    code, out, err = specctl("verify", model, "-s", "draft-self", "-n", "16", "-t", "1")
     assert code == 0, out + err
     assert "draft-simple" in out
 
 
 def test_another_draft_beside_it_is_refused(
-    run: Run, tiny_models: Any, prompts: str, costs: Any
+    specctl: Specctl, tiny_models: Any, prompts: str, costs: Any
 ) -> None:
     costs(0.1)
     model, other = str(tiny_models["clock"]), str(tiny_models["clock-draft"])
-    assert run("make-draft", model, "-q", "Q8_0", "--prompts", prompts, *SMALL)[0] == 0
-    code, _, err = run("chat", "-m", model, "-d", other, "-s", "draft-self", "-p", "amber", *SMALL)
+    assert specctl("make-draft", model, "-q", "Q8_0", "--prompts", prompts, *SMALL)[0] == 0
+    code, _, err = specctl(
+        "chat", "-m", model, "-d", other, "-s", "draft-self", "-p", "amber", *SMALL
+    )
     assert code == 2
     assert "another draft is named" in err
 
 
-def test_in_a_running_chat(tiny_models: Any, prompts: str, run: Run, costs: Any) -> None:
+def test_in_a_running_chat(tiny_models: Any, prompts: str, specctl: Specctl, costs: Any) -> None:
     """/spec draft-self: the draft where it is open, else context history."""
     from specctl.cli.aliases import in_session
     from specctl.engine.session import open_session
@@ -232,7 +227,7 @@ def test_in_a_running_chat(tiny_models: Any, prompts: str, run: Run, costs: Any)
 
     costs(0.1)
     model = tiny_models["clock"]
-    assert run("make-draft", str(model), "-q", "Q8_0", "--prompts", prompts, *SMALL)[0] == 0
+    assert specctl("make-draft", str(model), "-q", "Q8_0", "--prompts", prompts, *SMALL)[0] == 0
     asked = SpecSettings(types=("draft-self",))
     settings = EngineSettings(n_ctx=512, threads=1)
     made, _ = drafts.find(model)
@@ -253,9 +248,9 @@ def test_in_a_running_chat(tiny_models: Any, prompts: str, run: Run, costs: Any)
 
 
 @pytest.mark.demo
-def test_the_demo_model(run: Run, demo_model: Path, tmp_path: Path) -> None:
+def test_the_demo_model(specctl: Specctl, demo_model: Path, tmp_path: Path) -> None:
     """Q4_0 of the Q4_1 demo model is refused; a low quant of its odd shapes is told as it is."""
-    code, _, err = run("make-draft", str(demo_model), "-q", "Q4_0")
+    code, _, err = specctl("make-draft", str(demo_model), "-q", "Q4_0")
     assert code == 2
     assert "its steps would cost about what the target's do" in err
     copy = tmp_path / "demo-f16.gguf"
@@ -265,7 +260,7 @@ def test_the_demo_model(run: Run, demo_model: Path, tmp_path: Path) -> None:
     result = tmp_path / "result.json"
     prompt = tmp_path / "p.txt"
     prompt.write_text("Count from one to ten in words.")
-    code, out, err = run(
+    code, out, err = specctl(
         "make-draft", str(copy), "-q", "Q3_K_S", "--prompts", str(prompt), "--k", "2",
         "-n", "16", "-t", "1", "--ctx", "256", "--json", str(result),
     )  # fmt: skip

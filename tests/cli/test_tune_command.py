@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,26 +14,8 @@ from specctl.hub import drafts
 from specctl.plan import tuned as profiles
 
 pytestmark = pytest.mark.native
-Run = Callable[..., tuple[int, str, str]]
+Specctl = Callable[..., tuple[int, str, str]]
 REPEATS = "Repeat this list: one, two, three, one, two, three, one, two, three, one, two, three."
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    from specctl.cli import app, render
-
-    def specctl(*flags: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["specctl", *flags])
-        monkeypatch.setattr(sys, "stdin", None)
-        render.out.cache_clear()
-        render.err.cache_clear()
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as done:
-            app.main()
-        captured = capfd.readouterr()
-        return int(done.value.code or 0), captured.out, captured.err
-
-    return specctl
 
 
 @pytest.fixture
@@ -51,8 +32,8 @@ def tiny(file: Path) -> tuple[str, ...]:
 
 
 @pytest.mark.demo
-def test_tuned_shown_used_and_overruled(run: Run, texts: Path) -> None:
-    code, out, err = run("tune", "demo", *tiny(texts))
+def test_tuned_shown_used_and_overruled(specctl: Specctl, texts: Path) -> None:
+    code, out, err = specctl("tune", "demo", *tiny(texts))
     assert code == 0, err
     assert "≈ 3.0 s at most (--minutes): 2 candidates and plain decoding, 2 prompts" in err
     assert "Use it: specctl chat --model demo" in out
@@ -64,7 +45,7 @@ def test_tuned_shown_used_and_overruled(run: Run, texts: Path) -> None:
     assert str(texts.parent) not in tuned.evidence.prompts
     assert not list((paths.data_dir() / "tune").glob("*"))  # a finished search is not gone on with
 
-    code, out, _ = run("tune", "--show", "demo")
+    code, out, _ = specctl("tune", "--show", "demo")
     assert code == 0
     assert f"demo: {tuned.words}" in out
     assert tuned.evidence.prompts_hash in out
@@ -75,21 +56,23 @@ def test_tuned_shown_used_and_overruled(run: Run, texts: Path) -> None:
     text = re.sub(r'spec_type = ".*"', 'spec_type = "ngram-cache"\nk = 3', text)
     path.write_text(text, encoding="utf-8")
     ask = ("chat", "--model", "demo", "--prompt", "hi", "-n", "4", "--json")
-    started = json.loads(run(*ask)[1].splitlines()[0])
+    started = json.loads(specctl(*ask)[1].splitlines()[0])
     assert (started["spec_types"], started["k_max"], started["threads"]) == (["ngram-cache"], 3, 1)
-    started = json.loads(run(*ask, "--threads", "2", "-s", "ngram-mod")[1].splitlines()[0])
+    started = json.loads(specctl(*ask, "--threads", "2", "-s", "ngram-mod")[1].splitlines()[0])
     assert (started["spec_types"], started["threads"]) == (["ngram-mod"], 2)
 
-    code, out, err = run("bench", "--model", "demo", "--prompts", str(texts), "-n", "8", "-r", "1")
+    code, out, err = specctl(
+        "bench", "--model", "demo", "--prompts", str(texts), "-n", "8", "-r", "1"
+    )
     assert code == 0
     assert "(plain, ngram-cache k=3), up to 8 tokens each, 1 thread" in " ".join(err.split())
 
 
 def test_a_bare_path_is_named_after_its_file(
-    run: Run, texts: Path, tiny_models: dict[str, Path]
+    specctl: Specctl, texts: Path, tiny_models: dict[str, Path]
 ) -> None:
     path = tiny_models["jitter"]
-    code, _, err = run("tune", "--model", str(path), *tiny(texts))
+    code, _, err = specctl("tune", "--model", str(path), *tiny(texts))
     assert code == 0, err
     tuned = profiles.find(path.stem)
     assert tuned is not None
@@ -100,11 +83,11 @@ def test_a_bare_path_is_named_after_its_file(
     ("draft", "types"), [("eagle-draft", "draft-eagle3"), ("clock-draft", "draft-simple")]
 )
 def test_a_draft_file_is_tried_as_what_it_is(
-    run: Run, texts: Path, tiny_models: dict[str, Path], draft: str, types: str
+    specctl: Specctl, texts: Path, tiny_models: dict[str, Path], draft: str, types: str
 ) -> None:
     pair = ("--model", str(tiny_models["clock"]), "--draft", str(tiny_models[draft]))
     some = ("--minutes", "0.05", "-n", "8", "--threads", "1", "--k", "2")
-    code, _, err = run("tune", *pair, "--prompts", str(texts), *some, "-s", types)
+    code, _, err = specctl("tune", *pair, "--prompts", str(texts), *some, "-s", types)
     assert code == 0, err
     tuned = profiles.find("clock")
     assert tuned is not None
@@ -112,12 +95,14 @@ def test_a_draft_file_is_tried_as_what_it_is(
     assert sum(one.stage == "final" for one in tuned.evidence.candidates) == 1
 
 
-def test_draft_self_is_what_was_made(run: Run, texts: Path, tiny_models: dict[str, Path]) -> None:
+def test_draft_self_is_what_was_made(
+    specctl: Specctl, texts: Path, tiny_models: dict[str, Path]
+) -> None:
     """Context history first; then the draft, with the length that it was made for."""
     model, draft = tiny_models["clock"], tiny_models["clock-draft"]
     some = ("--minutes", "0.05", "-n", "8", "--threads", "1", "-s", "draft-self")
     command = ("tune", "--model", str(model), "--prompts", str(texts), *some)
-    code, _, err = run(*command)
+    code, _, err = specctl(*command)
     assert code == 0, err
     assert "draft-self is ngram-map-k here: no draft was made from clock.gguf" in err
     tuned = profiles.find("clock")
@@ -131,7 +116,7 @@ def test_draft_self_is_what_was_made(run: Run, texts: Path, tiny_models: dict[st
         break_even=1.0, speedup=2.0, noise=0.1, pays=True, workload="mine", unix_time=0.0,
     )  # fmt: skip
     drafts.keep(made)
-    code, _, err = run(*command)
+    code, _, err = specctl(*command)
     assert code == 0, err
     assert "draft-self is draft-simple with clock-draft.gguf, K 7" in err
     tuned = profiles.find("clock")
@@ -142,7 +127,7 @@ def test_draft_self_is_what_was_made(run: Run, texts: Path, tiny_models: dict[st
 
 @pytest.mark.demo
 def test_stopped_it_says_how_to_go_on(
-    run: Run, texts: Path, monkeypatch: pytest.MonkeyPatch
+    specctl: Specctl, texts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from specctl.engine.session import Session
 
@@ -156,12 +141,12 @@ def test_stopped_it_says_how_to_go_on(
         yield from generate(self, request)
 
     monkeypatch.setattr(Session, "generate", stopped)
-    code, _, err = run("tune", "demo", *tiny(texts))
+    code, _, err = specctl("tune", "demo", *tiny(texts))
     assert code == 130
     kept = re.search(r"stopped: (\d+) runs are kept; the same command goes on", err)
     assert kept is not None, err
     assert profiles.find("demo") is None
-    code, _, err = run("tune", "demo", *tiny(texts))
+    code, _, err = specctl("tune", "demo", *tiny(texts))
     assert code == 0, err
     assert f"going on where it was stopped: {kept[1]} runs" in err
     assert profiles.find("demo") is not None
@@ -178,23 +163,25 @@ def test_stopped_it_says_how_to_go_on(
         (("--show", "nothing-there"), "nothing is tuned under 'nothing-there'"),
     ],
 )
-def test_what_cannot_be_meant(run: Run, flags: tuple[str, ...], said: str) -> None:
-    code, _, err = run("tune", *flags)
+def test_what_cannot_be_meant(specctl: Specctl, flags: tuple[str, ...], said: str) -> None:
+    code, _, err = specctl("tune", *flags)
     assert code == 2
     assert said in " ".join(err.split())
 
 
-def test_a_name_that_another_model_has_is_refused(run: Run, texts: Path, tmp_path: Path) -> None:
+def test_a_name_that_another_model_has_is_refused(
+    specctl: Specctl, texts: Path, tmp_path: Path
+) -> None:
     file = tmp_path / "qwen3-8b.gguf"
     file.write_bytes(b"GGUF")
-    code, _, err = run("tune", str(file), *tiny(texts))
+    code, _, err = specctl("tune", str(file), *tiny(texts))
     assert code == 2
     assert "qwen3-8b is another model's name already" in err
     assert "--name" in err
 
 
-def test_nothing_tuned_yet(run: Run) -> None:
-    code, out, _ = run("tune", "--show")
+def test_nothing_tuned_yet(specctl: Specctl) -> None:
+    code, out, _ = specctl("tune", "--show")
     assert code == 0
     assert "Nothing is tuned yet" in out
 
@@ -220,32 +207,34 @@ def stored(model: Path, threads: int = 1, why: str = "as written here") -> None:
     ],
 )
 def test_the_note_says_what_is_in_force_of_the_tuning(
-    run: Run, tiny_models: dict[str, Path], flags: tuple[str, ...], said: str | None
+    specctl: Specctl, tiny_models: dict[str, Path], flags: tuple[str, ...], said: str | None
 ) -> None:
     stored(tiny_models["clock"])
     for command in (
         ("chat", "--prompt", "hi", "--plain"),
         ("bench", "--workload", "chat", "--quick"),
     ):
-        code, _, err = run(*command, "--model", "mine", "-n", "2", *flags)
+        code, _, err = specctl(*command, "--model", "mine", "-n", "2", *flags)
         assert code == 0, err
         assert [line for line in err.splitlines() if "tuned" in line] == ([said] if said else [])
 
 
-def test_make_draft_says_nothing_of_a_tuning(run: Run, tiny_models: dict[str, Path]) -> None:
+def test_make_draft_says_nothing_of_a_tuning(
+    specctl: Specctl, tiny_models: dict[str, Path]
+) -> None:
     stored(tiny_models["clock"])
-    _, out, err = run("make-draft", "mine", "--dry-run")
+    _, out, err = specctl("make-draft", "mine", "--dry-run")
     assert tiny_models["clock"].name in out + err  # it was found
     assert "tuned" not in out + err
 
 
 def test_show_prints_what_the_threads_rest_on(
-    run: Run, texts: Path, tiny_models: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    specctl: Specctl, texts: Path, tiny_models: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("specctl.cores.usable_cores", lambda: 2)
     monkeypatch.setattr("specctl.cores.usable_threads", lambda: 2)
     command = tiny(texts)[:-2]
-    code, _, err = run("tune", "--model", str(tiny_models["clock"]), *command)
+    code, _, err = specctl("tune", "--model", str(tiny_models["clock"]), *command)
     assert code == 0, err
     kept = profiles.find("clock")
     assert kept is not None
@@ -254,5 +243,5 @@ def test_show_prints_what_the_threads_rest_on(
         r"threads 1: (\d+\.\d\d× the speed of 2 \(plain decoding, .* ±\d+%\)|not tried, .*)", why[0]
     )
     assert "not tried" in why[0] or why[1].startswith(f"threads kept: {kept.threads}, ")
-    code, out, _ = run("tune", "--show", "clock")
+    code, out, _ = specctl("tune", "--show", "clock")
     assert all(line in out for line in why)
