@@ -28,8 +28,8 @@ def row(*values):
 # ---------------------------------------------------------------- the reference
 
 
-def slow_law(logits, history, s):
-    """{token: probability}, written out as one would on paper."""
+def slow_penalise(logits, history, s):
+    """{token: logit}, written out as one would on paper."""
     values = {i: float(v) for i, v in enumerate(logits)}
     for token in sorted(set(history[-s.penalty_last_n :] if s.penalty_last_n else [])):
         seen = history[-s.penalty_last_n :].count(token)
@@ -37,6 +37,12 @@ def slow_law(logits, history, s):
         v = v / np.float32(s.repeat_penalty) if v > 0 else v * np.float32(s.repeat_penalty)
         v = float(v) - seen * s.frequency_penalty - s.presence_penalty  # rounded once, at the end
         values[token] = float(np.float32(v))
+    return values
+
+
+def slow_law(logits, history, s):
+    """{token: probability}, likewise."""
+    values = slow_penalise(logits, history, s)
     ranked = sorted((t for t in values if values[t] > -math.inf), key=lambda t: (-values[t], t))
     if s.top_k:
         ranked = ranked[: s.top_k]
@@ -107,7 +113,7 @@ def test_law_equals_the_reference(values, s, data):
 def test_greedy_is_the_largest_after_penalties(values, s, data):
     history = data.draw(st.lists(st.integers(0, len(values) - 1), max_size=10))
     cold = sampling(**penalties(s))
-    expected = slow_law(row(*values), history, cold)
+    expected = slow_penalise(row(*values), history, cold)
     assert best(row(*values), history, cold) == max(expected, key=lambda t: (expected[t], -t))
 
 
