@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hubserver import HubServer
+from hubserver import File, HubServer
+from transfer_kit import DATA, WANT
 
 from specctl.hub.fetch import FetchPolicy
 
@@ -41,3 +42,11 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
 def fast() -> FetchPolicy:
     """The same policy, in tenths of seconds."""
     return FAST
+
+
+@pytest.fixture
+def model(hub: HubServer) -> File:
+    """The file of `transfer_kit` on it."""
+    return hub.add(WANT.repo, {WANT.file: DATA, "README.md": File(b"hello", lfs=False)}).files[
+        WANT.file
+    ]
