@@ -105,6 +105,7 @@ MinAccept = Annotated[
     typer.Option("--spec-min-accept", help="Off below this acceptance rate (fixed drafters)."),
 ]
 
+_FORMS = 'a file, or the schema itself: \'{"type": "object"}\''
 PRESETS = {"text": NgramSettings(size_n=8, size_m=32, min_hits=2)}
 
 
@@ -219,7 +220,9 @@ def grammar(file: Path | None, schema: str | None) -> tuple[str | None, tuple[st
     inline = schema.lstrip().startswith("{")
     name = "--json-schema" if inline else f"--json-schema {schema}"
     try:
-        text, ignored = from_schema(schema if inline else _read(Path(schema), "--json-schema"))
+        text, ignored = from_schema(
+            schema if inline else _read(Path(schema), "--json-schema", _FORMS)
+        )
         gbnf.check(text)
     except GrammarError as error:
         raise GrammarError(f"{name}: {error.message}", error.hint) from error
@@ -233,11 +236,11 @@ def _notes(text: str, ignored: tuple[str, ...] = ()) -> tuple[str, ...]:
     return tuple(note for note in (left_out, gbnf.slow(text)) if note)
 
 
-def _read(file: Path, flag: str) -> str:
+def _read(file: Path, flag: str, hint: str | None = None) -> str:
     path = expanded(str(file))
     try:
         return path.read_text(encoding="utf-8-sig")  # Windows' editors may begin with a mark
     except UnicodeDecodeError as error:
         raise UsageError(f"{flag}: {path} is no UTF-8 text") from error
     except OSError as error:
-        raise UsageError(f"{flag}: cannot read {path}: {error.strerror}") from error
+        raise UsageError(f"{flag}: cannot read {path}: {error.strerror}", hint) from error

@@ -24,6 +24,7 @@ MAX_DEPTH = 200  # nested parentheses: the parser recurses
 TIMEOUT = 10.0  # seconds for the child
 _CHILD = Path(__file__).with_name("gbnf_child.py")
 _ROOT = re.compile(r"^[ \t]*root[ \t\r\n]*::=", re.MULTILINE)
+_BEGUN = re.compile(r"^[ \t]*root\b", re.MULTILINE)
 _SAID = re.compile(r"(?:error parsing grammar|unsupported grammar,|invalid grammar): *(.*)")
 _HINT = "GBNF is described in llama.cpp's grammars/README.md"
 
@@ -53,6 +54,10 @@ def check(gbnf: str) -> None:
         raise GrammarError(f"the grammar is larger than {MAX_BYTES >> 20} MiB")
     _look(gbnf)
     if not _ROOT.search(gbnf):
+        begun = _BEGUN.search(gbnf)
+        if begun:
+            line = gbnf.count("\n", 0, begun.start()) + 1
+            raise GrammarError(f"line {line}: after `root` comes ::=", _HINT)
         raise GrammarError("the grammar has no rule `root`", "start it with: root ::= …")
     said = _tried(gbnf)
     if said:

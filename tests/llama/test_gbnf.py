@@ -32,6 +32,7 @@ def model(tiny_models: Mapping[str, Path]) -> Iterator[Model]:
         ("", "empty"),
         ("\n# only a comment\n", "no rule `root`"),
         ('answer ::= "a"', "no rule `root`"),
+        ('# the answer\nroot = "a"', "line 2: after `root` comes ::="),
         ('root ::= "a" (\n', "expecting ')' at the end"),
         ('root ::= "a"\nroot2 = "b"', "line 2: expecting ::="),
         ("root ::= missing", "Undefined rule identifier 'missing'"),
