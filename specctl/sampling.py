@@ -131,10 +131,11 @@ def law(
     if not math.isfinite(peak):
         return Law(np.zeros(1, np.int64), np.full(1, np.nan))
     ids = _largest(logits, sampling.top_k)
-    values = logits[ids].astype(np.float64) - peak
+    order = logits[ids]
+    values = order.astype(np.float64) - peak
     probs = np.exp(values)
     if sampling.top_p < 1:
-        kept = _nucleus(values, probs / probs.sum(), sampling.top_p)
+        kept = _nucleus(order, probs / probs.sum(), sampling.top_p)
         ids, values, probs = ids[kept], values[kept], probs[kept]
     if sampling.min_p > 0:  # probs are still relative to the best one
         kept = np.flatnonzero(probs >= sampling.min_p)
@@ -158,25 +159,23 @@ def _largest(logits: Logits, top_k: int) -> NDArray[np.int64]:
     return ids
 
 
-def _nucleus(
-    values: NDArray[np.float64], probs: NDArray[np.float64], top_p: float
-) -> NDArray[np.int64]:
+def _nucleus(logits: Logits, probs: NDArray[np.float64], top_p: float) -> NDArray[np.int64]:
     """Indices (ascending) of the fewest likeliest tokens that hold `top_p` together.
 
     Sorting all of a large vocabulary costs 80 ms; the likeliest thousand nearly always hold it.
     """
     import numpy as np
 
-    likeliest = np.arange(len(values))
+    likeliest = np.arange(len(logits))
     count = _NUCLEUS
-    while count < len(values):
-        edge = np.partition(values, len(values) - count)[len(values) - count]
-        above = np.flatnonzero(values > edge)  # without the edge: its ties might be cut apart
+    while count < len(logits):
+        edge = np.partition(logits, len(logits) - count)[len(logits) - count]
+        above = np.flatnonzero(logits > edge)  # without the edge: its ties might be cut apart
         if probs[above].sum() > top_p:
             likeliest = above
             break
         count *= 8
-    likeliest = likeliest[np.argsort(-values[likeliest], kind="stable")]
+    likeliest = likeliest[np.argsort(-logits[likeliest], kind="stable")]
     count = int(probs[likeliest].cumsum().searchsorted(top_p, side="left")) + 1
     return np.sort(likeliest[:count])
 
