@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from specctl import demo, paths, resolve
@@ -38,12 +38,13 @@ def downloaded() -> Seen:
     entries = [] if warnings and not paths.models_dir().is_dir() else store.entries()
     whole = _without_parts([*entries, *elsewhere.everything()])
     made = {os.path.realpath(one.file): one for one in drafts.records() if one.here}
-    rows = [*_demos()]
-    rows += [_made(one) for one in made.values()]
-    rows += [
-        _row(entry, models, entries) for entry in whole if os.path.realpath(entry.path) not in made
-    ]
-    rows = [*_as_tuned(profiles, rows)]
+    files = {
+        os.path.realpath(entry.path): _row(entry, models, entries)
+        for entry in whole
+        if os.path.realpath(entry.path) not in made
+    }
+    rows = [*_demos(), *map(_made, made.values()), *files.values()]
+    rows = [*_as_tuned(profiles, rows, files)]
     if paths.models_dir().is_dir():
         rows += [_part(part) for part in store.parts()]
     return Seen("downloaded", tuple(rows), "", NOTHING, tuple(warnings))
@@ -85,24 +86,26 @@ def _tuned() -> tuple[list[Tuned], list[str]]:
     return good, wrong
 
 
-def _as_tuned(profiles: Sequence[Tuned], rows: list[ModelRow]) -> Iterator[ModelRow]:
-    """The rows, those that were tuned first and under the name of their profile."""
+def _as_tuned(
+    profiles: Sequence[Tuned], rows: Sequence[ModelRow], files: Mapping[str, ModelRow]
+) -> Iterator[ModelRow]:
+    """The rows, those that were tuned first and under the name of their profile. `files` by path:
+    a profile may name its model so.
+    """
     left = {row.key: row for row in rows}
     for profile in profiles:
-        model = resolve_key(profile.model, left)
-        row = left.pop(model, None) if model else None
+        file = files.get(os.path.realpath(profile.model))
+        row = left.pop(_key(file.key if file else profile.model, left), None)
         note = f"tuned: {profile.words}"
         size = row.size if row else ""
         yield ModelRow(profile.id, profile.id, size, note, run_actions(profile.id))
     yield from left.values()
 
 
-def resolve_key(model: str, rows: dict[str, ModelRow]) -> str | None:
-    """The row of a model that a tuned profile names: by that name, as `id` of `id:QUANT`."""
-    if model in rows:
-        return model
+def _key(model: str, rows: Mapping[str, ModelRow]) -> str:
+    """Of a model that a tuned profile names: by that name, or as `id` of `id:QUANT`."""
     named = (key for key in rows if key.startswith((f"{model}:", f"{model}+")))
-    return next(named, None)
+    return model if model in rows else next(named, model)
 
 
 def _made(one: drafts.MadeDraft) -> ModelRow:
