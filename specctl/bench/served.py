@@ -95,13 +95,15 @@ class Fleet(Protocol):
 class ServedFacts:
     """What an outcome of servers has beside its runs.
 
-    `batches` has a workload for each batch size and no totals; `failure`: why it ended early.
+    `batches` has a workload for each batch size and no totals; `failure`: why it ended early, with
+    what to do about it in `hint` (a server's log, which is not kept).
     """
 
     setup: Setup
     batches: Report | None
     batch_runs: tuple[Run, ...]
     failure: str = ""
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +179,10 @@ def _conditions(setup: Setup, batches: Sequence[int]) -> Iterator[str]:
     yield "chat template: the server's own, also where it cuts or adds white space"
     yield f"prompt cache: {_cache(setup.engine)}"
     if setup.started:
-        yield "threads, context, batch sizes, KV types and layers on the GPU: the same in all arms"
+        yield (
+            "threads and how they wait, context, batch sizes, KV types, layers on the GPU: the same "
+            "in all arms"
+        )
     else:
         yield "threads, placement and precision: the server's own, not told"
     yield (

@@ -87,7 +87,7 @@ def conduct_served(
     batch_plan = replace(plan, prompts=tuple(wave.prompt for wave in loads)) if loads else None
     answers: dict[RunKey, tuple[Reply, ...]] = {}
     runs: list[Run] = []
-    failure, interrupted = "", False
+    failure, hint, interrupted = "", "", False
     try:
         for step in _measure(plan, batch_plan, loads, fleet, answers):
             if isinstance(step, RunDone):
@@ -98,7 +98,8 @@ def conduct_served(
         if not cut[1]:
             raise
         interrupted = True
-        failure = error.message if isinstance(error, RemoteError) else ""
+        if isinstance(error, RemoteError):
+            failure, hint = error.message, error.hint or ""
     singles = [run for run in runs if not _of_batch(run)]
     if interrupted:
         plan, singles = complete(plan, singles)
@@ -126,7 +127,7 @@ def conduct_served(
         threads=subject.threads,
         engine=setup.title,
         interrupted=interrupted,
-        served=ServedFacts(setup, batch_report, batch_runs, failure),
+        served=ServedFacts(setup, batch_report, batch_runs, failure, hint),
     )
 
 

@@ -227,8 +227,10 @@ def _finish(outcome: Outcome, outputs: Outputs, strict: bool, word: str | None =
     _keep(outcome, *outputs)
     if word:
         out().print(word)
-    if outcome.served is not None and outcome.served.failure:
-        raise RemoteError(outcome.served.failure, "what every arm had done until then is above")
+    served = outcome.served
+    if served is not None and served.failure:
+        above = "what every arm had done until then is above"
+        raise RemoteError(served.failure, "\n".join(filter(None, (above, served.hint))))
     if strict and outcome.report.failures:
         raise SpecctlError("--strict: " + "; ".join(outcome.report.failures))
 

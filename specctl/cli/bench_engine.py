@@ -212,7 +212,9 @@ def measure_given(flags: Flags, model: str | None, plan: BenchPlan) -> Outcome:
 def measure_started(flags: Flags, plan: BenchPlan, files: Resolved) -> Outcome:
     """llama-server, once for each arm, with the settings that the plan has for our own engine."""
     from specctl.cli.bench_fleet import Started
+    from specctl.llama.api import calm_threads
 
+    calm_threads()  # llama-server's threads wait as ours do
     plan = with_threads(plan)
     fleet = Started(
         files.model,

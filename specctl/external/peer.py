@@ -96,7 +96,8 @@ class Peer:
         chat = [{"role": "user", "content": PROMPTS[0]}]
         if not drafted_in(self.ask([chat], _TRY, ignore_eos=False)):
             return None
-        off = Peer(self.url, self._key, self.model, OFF)
+        query = f"?{self._where.query}" if self._where.query else ""
+        off = Peer(self._where.base + query, self._key, self.model, OFF)
         if not drafted_in(off.ask([chat], _TRY, ignore_eos=False)):
             return off
         off.close()

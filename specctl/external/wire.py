@@ -285,7 +285,7 @@ class _Open:
 def _acknowledged(response: httpx2.Response, chunks: Iterable[bytes]) -> Iterator[bytes]:
     """The same chunks, each acknowledged at once where the system can.
 
-    A server that gathers small writes (Nagle's algorithm; llama-server does) sends the next token
+    A server that gathers small writes (Nagle's algorithm, a usual default) sends the next token
     when the last one is acknowledged, which a client's system puts off by up to 40 ms.
     """
     stream = response.extensions.get("network_stream")

@@ -21,7 +21,7 @@ def library() -> Any:
     Raises:
         EngineMissingError: not installed, or its shared library cannot be loaded.
     """
-    _calm_threads()
+    calm_threads()
     try:
         import llama_cpp.llama_cpp as lib
     except ModuleNotFoundError as error:
@@ -37,7 +37,7 @@ def library() -> Any:
     return lib
 
 
-def _calm_threads() -> None:
+def calm_threads() -> None:
     """Set what must be set before the library loads; the user's own settings win.
 
     OpenMP threads that spin for long while waiting make decoding up to 25 times slower on a busy

@@ -11,7 +11,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -80,6 +80,10 @@ class FakeEngine:
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
         self.connections.clear()
+
+    def reply(self, asked: dict[str, Any]) -> Iterable[str] | tuple[int, str, bytes]:
+        """To a POST: events of a stream, or a whole answer."""
+        return self.stream
 
     # what it counts
 
@@ -266,8 +270,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.fake.asked.append(json.loads(body))
-        self._stream(iter(self.fake.stream))
+        asked = json.loads(body)
+        self.fake.asked.append(asked)
+        reply = self.fake.reply(asked)
+        if isinstance(reply, tuple):
+            self._send(*reply)
+        else:
+            self._stream(iter(reply))
 
     def _send(self, status: int, kind: str, body: bytes) -> None:
         self.send_response(status)

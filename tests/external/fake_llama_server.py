@@ -1,13 +1,16 @@
 """Stands for the llama-server program: takes its flags, and one of `--fake MODE` for trouble.
 
 dies: ends at once with words; hangs: never healthy; off: healthy, without speculation; idle: drafts
-nothing; deaf: ignores SIGTERM; child: starts a child of its own; crash: dies after it was ready.
+nothing; deaf: ignores SIGTERM; child: starts a child of its own; crash: dies after it was ready;
+drops: dies, where it speculates, at its fifth streamed answer. With FAKE_LLAMA_SERVER (the mode, or
+empty) it speculates only where a --spec-type is given.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -16,14 +19,17 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from fake_engine import FakeEngine, _Handler
+from answering import Answering
+from fake_engine import _Handler
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int)
-    parser.add_argument("--fake", default="")
+    mode = os.environ.get("FAKE_LLAMA_SERVER")  # for starters that pass no flags on
+    parser.add_argument("--fake", default=mode or "")
     parser.add_argument("--pids", type=Path)
+    parser.add_argument("--spec-type")
     known, _ = parser.parse_known_args()
     print("build: 1 (0c1e570)", flush=True)
     if known.fake == "dies":
@@ -36,15 +42,24 @@ def main() -> None:
         known.pids.write_text(str(child.pid))
     if known.fake == "hangs":
         time.sleep(600)
-    engine = FakeEngine("llama-server", speculative=known.fake != "off", port=known.port)
+    speculative = known.fake != "off" and (mode is None or known.spec_type is not None)
+    engine = Answering("llama-server", speculative=speculative, port=known.port)
 
     def answer_chat(self: _Handler) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        asked = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+        if asked.get("stream"):
+            engine.asked.append(asked)
+            if known.fake == "drops" and speculative and len(engine.asked) > 4:
+                print("ggml_abort: a bad graph", flush=True)
+                os._exit(9)
+            self._stream(iter(engine.reply(asked)))
+            return
         for accepted in (4, 2, 0):
             engine.cycle(0 if known.fake in ("idle", "off") else 4, accepted)
         body = {"choices": [{"message": {"role": "assistant", "content": "text"}}]}
         self._send(200, "application/json", json.dumps(body).encode())
 
+    engine.metrics = known.fake != "mute"
     _Handler.do_POST = answer_chat  # type: ignore[method-assign]
     engine.open()
     print("speculative decoding: loading draft model", flush=True)
