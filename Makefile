@@ -21,12 +21,19 @@ demo: $(STAMPS)/engine
 chat: $(STAMPS)/engine
 	$(BIN)/specctl chat --model demo-f16
 
-# The README's pictures, from a recording of a real pair (docs/recordings).
+# The README's pictures: from a recording of a real pair (docs/recordings); the home screen in a home
+# of its own, with the results that are kept here, planning for a card of 12 GiB.
 pictures: $(STAMPS)/engine
 	for size in 80x24 120x40 160x45; do \
 	  $(BIN)/specctl replay docs/recordings/docstrings.jsonl --at 24 --size $$size \
 	    --svg docs/dashboard-$$size.svg || exit 1; \
 	done
+	home=$$(mktemp -d) && mkdir -p $$home/data/bench $$home/data/recordings && \
+	cp -p docs/results/demo.json docs/results/demo-f16.json docs/results/pair-f16.json \
+	  docs/results/pair-q4.json $$home/data/bench && \
+	cp -p docs/recordings/docstrings.jsonl $$home/data/recordings && \
+	HOME=$$home SPECCTL_HOME=$$home $(BIN)/specctl dashboard --vram 12 --ram 32 \
+	  --size 120x40 --svg docs/home-120x40.svg; status=$$?; rm -rf $$home; exit $$status
 
 test: $(STAMPS)/tools
 	$(MAKE) --no-print-directory gate

@@ -229,6 +229,15 @@ def test_a_result_is_its_fastest_arm_and_the_rest_by_count():
     assert row.actions[0].argv == ("bench", "page", "2026-11-30-a")
 
 
+def test_a_proven_gain_comes_before_a_larger_figure_inside_the_noise():
+    keep("a", lambda data: total(data, "auto").update(verdict="no difference shown"))
+    assert only().arms == (
+        ("faster", "ngram-mod 1.27× faster (one, ±16%)"),
+        ("faster", "1 more: faster"),
+        ("no difference shown", "1 more: no difference"),
+    )
+
+
 def test_losses_silence_and_bugs_are_named():
     def worse(data: Any) -> None:
         total(data, "ngram-simple").update(speedup=0.71, verdict="slower", low=0.69, high=0.74)
