@@ -12,7 +12,7 @@ from rich.text import Text
 from specctl.cli.inspect import load_facts
 from specctl.cli.render import err, out
 from specctl.drafters.registry import SPEC_TYPES
-from specctl.enginefacts import MTP_ARCHES, EngineFacts
+from specctl.enginefacts import BLOCK_MOST, MTP_ARCHES, EngineFacts
 from specctl.gguf.facts import ModelFacts
 from specctl.gguf.pair import Finding, PairCheck, check_pair
 from specctl.hardware.engineprobe import probe_engine
@@ -54,15 +54,28 @@ def _with_drafter(found: PairCheck, draft: ModelFacts) -> PairCheck:
     """A pair may fit and still find no drafter in this version of specctl."""
     why = f"specctl has no drafter {found.method} yet: other engines do"
     if found.method in SPEC_TYPES:
-        why = _unrun(draft) if draft.kind == "mtp head" else ""
+        why = _unrun(draft)
     if found.verdict == "no" or not why:
         return found
     lacking = Finding("warning", why)
     return replace(found, verdict="ok with warnings", findings=(lacking, *found.findings))
 
 
-def _unrun(head: ModelFacts) -> str:
-    """Why specctl does not run MTP heads that fit; empty where it does."""
+def _unrun(draft: ModelFacts) -> str:
+    """Why specctl does not run a draft that fits; empty where it does."""
+    if draft.kind == "mtp head":
+        return _unrun_head(draft)
+    if draft.kind == "dflash2":
+        return "specctl runs no DFlash2 drafts: llama-server does"
+    if draft.kind == "dspark" and draft.hyper_connections:
+        return "specctl runs no DSpark drafts of DeepSeek-V4's layers: llama-server does"
+    if (draft.block_size or 0) > BLOCK_MOST:
+        return f"specctl runs blocks of at most {BLOCK_MOST} tokens, not {draft.block_size}"
+    return ""
+
+
+def _unrun_head(head: ModelFacts) -> str:
+    """The same of MTP heads."""
     if head.arch not in MTP_ARCHES:
         return f"specctl runs no MTP heads of {head.arch}: llama-server does"
     if head.shape.n_nextn > 1:

@@ -65,6 +65,8 @@ class ModelFacts:
     target_layers: tuple[int, ...] = ()
     target_n_embd: int | None = None
     block_size: int | None = None
+    mask_token: int | None = None
+    hyper_connections: bool = False  # layers of DeepSeek-V4's kind
     own_embedding: bool = True
     own_output: bool = True
     notes: tuple[str, ...] = ()
@@ -181,7 +183,9 @@ def facts_of(headers: list[Header]) -> ModelFacts:
         mla=bool(keys.number("attention.key_length_mla")),
         target_layers=keys.flags("target_layers") or (),
         target_n_embd=keys.number("target_hidden_size") or None,
-        block_size=(keys.number("block_size", 16) if kind in _BLOCK_DRAFTS else None),
+        block_size=_block_size(keys, kind),
+        mask_token=first.number("tokenizer.ggml.mask_token_id"),
+        hyper_connections=bool(keys.number("hyper_connection.count")),
         own_embedding="token_embd.weight" in names,
         own_output="output.weight" in names or d2t,
         notes=tuple(notes) + _warnings(first, mtp, missing),
@@ -190,6 +194,13 @@ def facts_of(headers: list[Header]) -> ModelFacts:
 
 
 _BLOCK_DRAFTS = ("dflash", "dspark", "dflash2")
+
+
+def _block_size(keys: Keys, kind: Kind) -> int | None:
+    """Where a file does not say, 16 is llama.cpp's for DFlash; DSpark must."""
+    if kind not in _BLOCK_DRAFTS:
+        return None
+    return keys.number("block_size", 0 if kind == "dspark" else 16)
 
 
 def _kind(header: Header, names: set[str]) -> Kind:

@@ -36,7 +36,7 @@ _METHODS = {
     "mtp head": "draft-mtp",
     "eagle3": "draft-eagle3",
     "dflash": "draft-dflash",
-    "dspark": "draft-dflash",
+    "dspark": "draft-dspark",
     "dflash2": "draft-dflash",
 }
 
@@ -252,6 +252,24 @@ def _mtp_head(target: ModelFacts, draft: ModelFacts) -> list[Finding]:
     return findings
 
 
+def _block(draft: ModelFacts) -> list[Finding]:
+    """What a draft of whole blocks must say of them."""
+    findings = []
+    size = draft.block_size or 0
+    if size < (1 if draft.kind == "dspark" else 2):
+        said = f"blocks of {size} tokens (block_size), which leave none to guess"
+        findings.append(Finding("no", f"the draft has {said}"))
+    if draft.mask_token is None:
+        findings.append(Finding("no", "the draft names no mask token (mask_token_id)"))
+    if not draft.target_layers:
+        findings.append(
+            Finding(
+                "no", "the draft does not say which layers of a target it reads (target_layers)"
+            )
+        )
+    return findings
+
+
 def _features(target: ModelFacts, draft: ModelFacts) -> list[Finding]:
     """EAGLE-3 and DFlash drafts read layer outputs of one particular target."""
     findings = []
@@ -263,6 +281,8 @@ def _features(target: ModelFacts, draft: ModelFacts) -> list[Finding]:
                 f"{draft.kind} reads",
             )
         )
+    if draft.kind != "eagle3":
+        findings += _block(draft)
     wanted = draft.target_n_embd if draft.kind == "eagle3" else draft.shape.n_embd
     if wanted and wanted != target.shape.n_embd:
         findings.append(
@@ -280,11 +300,7 @@ def _features(target: ModelFacts, draft: ModelFacts) -> list[Finding]:
                 f"the draft reads layer {deepest}, the target has {target.shape.n_layer}",
             )
         )
-    elif (
-        draft.kind == "eagle3"
-        and deepest == target.shape.n_layer
-        and target.arch in LAYER_TAPS - LAYER_TAPS_LAST
-    ):
+    elif deepest == target.shape.n_layer and target.arch in LAYER_TAPS - LAYER_TAPS_LAST:
         findings.append(
             Finding(
                 "no", f"llama.cpp does not give out what leaves the last layer of {target.arch}"

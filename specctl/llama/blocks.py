@@ -17,9 +17,10 @@ _ANCHOR, _STREAMS = "dflash.sample_from_anchor", "dflash.hyper_connection.count"
 _MASK = "tokenizer.ggml.mask_token_id"
 _USUAL = 16  # llama.cpp's, where a DFlash file does not say
 # llama.cpp gives a graph max(1024, 8 for each tensor) nodes, and aborts where it has more. Counted
-# in its source: what a pass takes besides its layers, each layer, each position of a Markov chain.
+# in its source: what a pass takes besides its layers, each layer, each position of a Markov chain,
+# with a vocabulary of its own, with confidences. (One layer with confidences: 64 ran, 80 aborted.)
 _NODES, _NODES_A_TENSOR = 1024, 8
-_OTHER_NODES, _LAYER_NODES, _CHAIN_NODES = 64, 60, 20
+_OTHER_NODES, _LAYER_NODES, _CHAIN_NODES, _MAPPED_NODES, _SURE_NODES = 64, 60, 7, 5, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,8 @@ def wrong(file: Header, kind: str, block: Block) -> str:
     if block.size > BLOCK_MOST:
         return f"its blocks are {block.size} tokens long, and at most {BLOCK_MOST} are run here"
     if kind == "dspark":
-        nodes = _OTHER_NODES + _LAYER_NODES * layers + _CHAIN_NODES * block.size
+        chain = _CHAIN_NODES + _MAPPED_NODES * file.has("d2t") + _SURE_NODES * block.confident
+        nodes = _OTHER_NODES + _LAYER_NODES * layers + chain * block.size
         if nodes > max(_NODES, _NODES_A_TENSOR * file.n_tensors):
             return f"llama.cpp has no room for a chain over blocks of {block.size} tokens"
     if block.mask < 0:

@@ -342,6 +342,8 @@ def _notes(selection: Selection, kv_type: str, found: Fit) -> Iterator[str]:
         yield "the pair has one vocabulary, but nobody measured it"
     if found.place == SPLIT:
         yield "experts stay in RAM: speed depends on the RAM's bandwidth"
+    if selection.method in BLOCK_DRAFTERS and selection.in_process:
+        yield "specctl ran block drafts of tiny models only: the figures are other engines'"
     if selection.method in BLOCK_DRAFTERS and model.is_moe:
         yield "block drafts on MoE targets were slower than plain where it was measured"
     yield from model.issues

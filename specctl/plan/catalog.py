@@ -17,6 +17,7 @@ from specctl.errors import ProfileError, UsageError
 from specctl.paths import config_dir
 from specctl.plan.profile import (
     IN_PROCESS,
+    LAYER_DRAFTS,
     LOOKUPS,
     METHODS,
     Draft,
@@ -67,15 +68,17 @@ class Selection:
         """`specctl chat` runs it; otherwise it needs llama-server.
 
         Of MTP heads it runs one, in the target's own file or in a file of its own, of the
-        architectures it knows; an EAGLE-3 head where the target gives out what its layers read.
+        architectures it knows; an EAGLE-3 head or a block draft where the target gives out what its
+        layers read, DFlash2 (told by a file's name, for nothing else tells it) nowhere.
         """
         shape = self.model.shape
         if self.method == "draft-mtp" and self.draft_file is None:
             return self.one_head
         if self.method == "draft-mtp":
             return shape is not None and shape.arch in MTP_ARCHES and shape.n_nextn <= 1
-        if self.method == "draft-eagle3":
-            return shape is not None and shape.arch in LAYER_TAPS
+        if self.method in LAYER_DRAFTS:
+            named = "" if self.draft_file is None else " ".join(self.draft_file.names).lower()
+            return shape is not None and shape.arch in LAYER_TAPS and "dflash2" not in named
         return self.method in IN_PROCESS
 
     @property

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from specctl.enginefacts import EAGLE3_BATCH
+from specctl.enginefacts import BLOCK_BATCH, EAGLE3_BATCH
 from specctl.gguf.shape import Shape
 from specctl.plan.budget import Held
 from specctl.plan.catalog import Selection
 from specctl.plan.outlook import BLOCK_DRAFTERS, draft_length, expert_bytes
 from specctl.plan.profile import LOOKUPS
 
+MOST_BLOCK_LAYERS = 8
 ENCODERS = BLOCK_DRAFTERS | {"draft-eagle3"}
 
 
@@ -38,12 +39,28 @@ def held_parts(selection: Selection) -> tuple[Held, Held | None]:
         small = selection.draft_model.shape_of(file)
         assert small is not None  # candidates.py saw to it
         return target, Held(small, file.size)  # opened for one row: it keeps no snapshots
+    block = selection.method in BLOCK_DRAFTERS
+    head = head_shape(shape, _block_layers(selection) if block else 1)
     if not selection.in_process:
         encoder = selection.method in ENCODERS
-        return target, Held(head_shape(shape), file.size, rows=k, encoder=encoder)
+        return target, Held(head, file.size, rows=k, encoder=encoder)
     if selection.method == "draft-mtp":
         return target, Held(mtp_shape(shape), file.size, rows=k + 1, mtp=True)
-    return target, Held(head_shape(shape), file.size, encoder=True, ubatch=EAGLE3_BATCH)
+    ubatch = max(BLOCK_BATCH, k + 1) if block else EAGLE3_BATCH
+    return target, Held(head, file.size, encoder=True, ubatch=ubatch)
+
+
+def _block_layers(selection: Selection) -> int:
+    """Layers of a block draft, an estimate: its file is so many layers of the target's, 8 at most.
+
+    An output tensor of its own, or fewer bits, make it a layer or two off.
+    """
+    model, size = selection.model, selection.file.size or 0
+    shape, file = model.shape_of(selection.file), selection.draft_file
+    if shape is None or file is None or not file.size or not size:
+        return 1
+    layer = (size - expert_bytes(model, size)) / max(1, shape.n_layer)
+    return min(MOST_BLOCK_LAYERS, max(1, round(file.size / max(layer, 1.0))))
 
 
 def mtp_shape(shape: Shape) -> Shape:
@@ -60,12 +77,12 @@ def mtp_shape(shape: Shape) -> Shape:
     )
 
 
-def head_shape(shape: Shape) -> Shape:
-    """A head in a file of its own, priced as one attention layer of the target's (an estimate)."""
+def head_shape(shape: Shape, layers: int = 1) -> Shape:
+    """A head in a file of its own, priced as attention layers of the target's (an estimate)."""
     return replace(
         shape,
-        n_layer=1,
-        n_attention=1,
+        n_layer=layers,
+        n_attention=layers,
         n_swa=0,
         n_recurrent=0,
         recurrent_bytes=0,

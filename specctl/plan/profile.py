@@ -33,8 +33,9 @@ LOOKUPS = (
     "ngram-cache",
     "ngram-suffix",
 )
-# Drafting by a head made for the target: run by its own name with the K that was priced.
-HEADS = frozenset({"draft-mtp", "draft-eagle3"})
+# Drafting by a head or block made for the target: run by its own name with the K that was priced.
+HEADS = frozenset({"draft-mtp", "draft-eagle3", "draft-dflash", "draft-dspark"})
+LAYER_DRAFTS = HEADS - {"draft-mtp"}  # files that read what the target's layers read
 # What `specctl chat` runs in its own process, heads where the target's architecture allows it;
 # `auto` chooses between look-up and a draft model or head. The rest needs llama-server.
 IN_PROCESS = frozenset({"none", *LOOKUPS, "draft-simple", *HEADS, "auto"})

@@ -67,7 +67,7 @@ method = "draft-dflash"
 status = "listed"
 source = "for this test"
 repo = "org/block"
-file = "block.gguf"
+file = "block-DFlash2.gguf"
 bytes = 1000
 
 [[model]]

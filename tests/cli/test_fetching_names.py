@@ -148,6 +148,7 @@ def test_what_cannot_be_meant_is_told(
     ("name", "head", "k"),
     [
         ("clock:F32+draft-eagle3", "head.gguf", None),
+        ("muse-glimmer-30b:Q4_K_M+draft-dflash", "dflash-kquant.gguf", 7),
         ("qwen3.8-27b:Q4_K_M+draft-mtp", "MTP/mtp-Qwen3.8-27B-Q4_0.gguf", 2),
     ],
 )
@@ -171,9 +172,7 @@ def test_a_draft_is_one_model(hub: HubServer) -> None:
 
 
 def test_in_process_methods_are_those_with_a_drafter() -> None:
-    """Of those that read a target's layers, EAGLE-3 heads; blocks are for llama-server still."""
-    own = {name for name, kind in SPEC_TYPES.items() if kind.layers in ("", "eagle3")}
-    assert {"none", *own} == IN_PROCESS
+    assert {"none", *SPEC_TYPES} == IN_PROCESS
 
 
 @pytest.mark.parametrize(

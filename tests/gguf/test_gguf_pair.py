@@ -199,3 +199,41 @@ def test_feature_drafts(target: ModelFacts, tmp_path: Path) -> None:
     deaf = model(tmp_path / "q.gguf", arch="qwen2")
     found = check_pair(deaf, eagle("d.gguf", 256, [0, 1, 2]))
     assert "does not hand out layer outputs of qwen2" in said(found, "no")
+
+
+@pytest.mark.parametrize(
+    ("changes", "method", "level", "words"),
+    [
+        ({}, "draft-dflash", "", ""),
+        ({"markov": True}, "draft-dspark", "", ""),
+        ({"layers": [0, 9]}, "draft-dflash", "no", "reads layer 9"),
+        ({"layers": [0, 2]}, "draft-dflash", "no", "leaves the last layer of llama"),
+        ({"layers": []}, "draft-dflash", "no", "which layers of a target"),
+        ({"size": 1}, "draft-dflash", "no", "blocks of 1 tokens"),
+        ({"size": 0, "markov": True}, "draft-dspark", "no", "blocks of 0 tokens"),
+        ({"size": None, "markov": True}, "draft-dspark", "no", "blocks of 0 tokens"),
+        ({"mask": None}, "draft-dflash", "no", "names no mask token"),
+        ({"width": 128}, "draft-dflash", "no", "width 128"),
+    ],
+)
+def test_block_drafts(
+    target: ModelFacts, tmp_path: Path, changes: dict[str, Any], method: str, level: str, words: str
+) -> None:
+    how = {"layers": [0, 1], "size": 8, "mask": 3, "width": 256, "markov": False} | changes
+    keys = headers.base("dflash", 1, how["width"], 2, 1, 32, 64, 1000)
+    if how["layers"]:
+        keys["dflash.target_layers"] = how["layers"]
+    if how["size"] is not None:
+        keys["dflash.block_size"] = how["size"]
+    if how["mask"] is not None:
+        keys["tokenizer.ggml.mask_token_id"] = how["mask"]
+    tensors: headers.Tensors = [("fc.weight", (512, 256), "f32")]
+    if how["markov"]:
+        tensors.append(("markov_w1.weight", (8, 1000), "f32"))
+    path = headers.write(tmp_path / "b.gguf", keys | headers.vocabulary(1000), tensors)
+    found = check_pair(target, read_facts(str(path)))
+    assert found.method == method
+    if level:
+        assert words in said(found, level)
+    else:
+        assert found.verdict == "ok"

@@ -13,7 +13,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "gguf")]
 
 import gguf_families as families  # noqa: E402
 
-from specctl.enginefacts import EAGLE3_BATCH  # noqa: E402
+from specctl.enginefacts import BLOCK_BATCH, EAGLE3_BATCH  # noqa: E402
 from specctl.external.wish import Options, make_wish  # noqa: E402
 from specctl.gguf.arches import ROLLBACK  # noqa: E402
 from specctl.gguf.facts import read_facts  # noqa: E402
@@ -79,6 +79,31 @@ def test_an_eagle3_head_is_for_chat_where_the_target_gives_its_layers(catalog: C
         other = replace(model, shape=replace(model.shape, arch="gemma2"))
         assert not replace(one.selection, model=other).in_process
     assert EAGLE3_BATCH == BATCH
+
+
+def test_a_block_draft_is_for_chat_where_the_target_gives_its_layers(catalog: Catalog) -> None:
+    """As the engine opens it: micro-batches of a block at most, layers by the size of its file."""
+    selection = catalog.select("muse-glimmer-30b:Q4_K_M+draft-dflash")
+    assert selection.in_process
+    target, draft = held_parts(selection)
+    assert draft is not None
+    assert (draft.encoder, draft.ubatch) == (True, BLOCK_BATCH)
+    assert target.rows == selection.draft.k + 1
+    per_layer = selection.file.size / selection.model.shape.n_layer
+    assert draft.shape.n_layer == round(selection.draft_file.size / per_layer) > 1
+    long = held_parts(replace(selection, k=40))[1]
+    assert long is not None
+    assert long.ubatch == 41
+    deaf = replace(selection.model, shape=replace(selection.model.shape, arch="gemma2"))
+    assert not replace(selection, model=deaf).in_process
+    second = catalog.select("qwen3.8-27b:Q4_K_M+draft-dflash")  # DFlash2, by its file's name
+    assert not second.in_process
+    rows = recommend(catalog, gpu_budget(24), Wish(method="draft-dflash"), top=50)
+    assert {one.model.id for one in rows.ranked} >= {"muse-glimmer-30b"}
+    assert "qwen3.8-27b" not in {one.model.id for one in rows.ranked}
+    for one in rows.ranked:
+        assert f"--spec-type draft-dflash --k {one.prediction.k}" in run_command(one, 8192)
+        assert any("tiny models only" in note for note in one.notes)
 
 
 def test_snapshots_of_a_state_are_counted_for_every_drafted_token(catalog: Catalog) -> None:
