@@ -6,9 +6,11 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 
+from specctl.cli import screen
 from specctl.engine.thinking import ThinkSplitter
 from specctl.events import Cycle, Finished, Record
 from specctl.metrics import Totals
+from specctl.tui.widgets.flow import Cleaner
 from specctl.tui.words import commonest_reason
 from specctl.units import number, percent
 
@@ -24,11 +26,14 @@ def use_colour(no_color: bool) -> bool:
 
 
 class Printer:
-    """Writes the answer to stdout as it comes."""
+    """Writes the answer to stdout as it comes: to a terminal without what would steer it (escape
+    sequences, carriage returns, direction marks: `␛[2J`), elsewhere as the model wrote it.
+    """
 
     def __init__(self, colour: bool, thinking: bool) -> None:
         self._colour = colour
         self._splitter = ThinkSplitter(thinking)
+        self._cleaner = Cleaner(screen.ascii_only()) if sys.stdout.isatty() else None
 
     def show(self, record: Record) -> None:
         """Print what a record adds to the answer; other records show nothing."""
@@ -38,6 +43,7 @@ class Printer:
                 self._write(self._splitter.push(piece), tint)
         elif isinstance(record, Finished):
             self._write([*self._splitter.push(record.text), *self._splitter.finish()], None)
+            sys.stdout.write(self._cleaner.finish() if self._cleaner is not None else "")
         sys.stdout.flush()
 
     def _tint(self, cycle: Cycle) -> str:
@@ -45,6 +51,8 @@ class Printer:
 
     def _write(self, parts: Iterable[tuple[str, bool]], tint: str | None) -> None:
         for text, thinking in parts:
+            if self._cleaner is not None:
+                text = self._cleaner.push(text)
             codes = [code for code in (_DIM if thinking else None, tint) if code]
             if self._colour and codes:
                 sys.stdout.write(f"\x1b[{';'.join(codes)}m{text}\x1b[0m")

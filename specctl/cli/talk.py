@@ -15,6 +15,7 @@ from specctl.errors import SpecctlError
 from specctl.events import Cycle, Finished, Record
 from specctl.metrics import fold
 from specctl.recording import tee
+from specctl.units import printable
 
 if TYPE_CHECKING:
     from specctl.engine.dialogue import Dialogue
@@ -48,6 +49,7 @@ class Talk:
         if sys.stderr.isatty():
             width = shutil.get_terminal_size().columns
             text = textwrap.fill(text, width, subsequent_indent="  ", break_long_words=False)
+            text = printable(text)  # names out of a model file may be anything
             if self._colour:
                 dim, plain = ("\x1b[2m", "\x1b[0m")
         print(f"{dim}{text}{plain}", file=sys.stderr, flush=True)

@@ -56,6 +56,53 @@ def test_a_pipe_gets_the_answer_and_nothing_else(tiny_models: Mapping[str, Path]
     assert re.search(r"accepted/cycle .* coverage \d+ % .* break-even", drafted.stderr)
 
 
+EVIL = "\x1b[2J\x1b]0;gone\x07 \x9b31m a\tb\nc\r\nd\re \u202edrowssap\u2066 ü😀"
+
+
+@pytest.fixture
+def evil(tmp_path: Path) -> str:
+    """A grammar that makes any model say EVIL."""
+    file = tmp_path / "evil.gbnf"
+    text = "".join(sign if sign.isprintable() else f"\\U{ord(sign):08X}" for sign in EVIL)
+    file.write_text(f'root ::= "{text}"', encoding="utf-8")
+    return str(file)
+
+
+def test_a_pipe_gets_control_characters_as_they_are(
+    tiny_models: Mapping[str, Path], evil: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "specctl", "chat", "-m", str(tiny_models["clock"]), "--grammar",
+         evil, "-p", "amber"],
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{EVIL}\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("environ", "shown"),
+    [
+        ({}, "␛[2J␛]0;gone␇ �31m a\tb\nc\nd␍e �drowssap� ü😀"),
+        ({"SPECCTL_ASCII": "1"}, "^[[2J^[]0;gone^G ?31m a\tb\nc\nd^Me ?drowssap? ü😀"),
+    ],
+)
+def test_a_terminal_is_not_steered_by_what_a_model_says(
+    tiny_models: Mapping[str, Path], evil: str, environ: dict[str, str], shown: str
+) -> None:
+    model = str(tiny_models["clock"])
+    with Terminal("chat", "-m", model, "--plain", "--grammar", evil, **environ) as terminal:
+        terminal.wait("> ")
+        terminal.type("amber")
+        terminal.wait("tok/s")
+        assert shown in terminal.raw.replace("\r\n", "\n")
+        assert "\x9b" not in terminal.raw
+        assert "\x1b[2J" not in terminal.raw
+        assert "\x07" not in terminal.raw
+        terminal.type("/quit")
+        assert terminal.exit_code() == 0
+
+
 def test_json_is_records_line_by_line(tiny_models: Mapping[str, Path]) -> None:
     model = str(tiny_models["clock"])
     done = run("chat", "-m", model, "-n", "5", *GREEDY, "--json", text="amber")
