@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -174,7 +174,7 @@ def walk(
     n: int,
     k: int,
     target: Clock | None = None,
-    draft: Clock | None = None,
+    draft: Clock | Sequence[Clock] | None = None,
     *,
     calibrate: int = 0,
     refresh: int = 1 << 30,
@@ -182,16 +182,20 @@ def walk(
     """Greedy speculation by table: `n` tokens after the prompt's `last`, drafts of up to `k`.
 
     A cycle never drafts more than the tokens still wanted less the target's own. The first
-    `calibrate` cycles are plain, and one after every `refresh` drafted ones in a row.
+    `calibrate` cycles are plain, and one after every `refresh` drafted ones in a row. Of several
+    draft clocks the i-th gives the i-th token of a draft.
     """
     target, draft = target or clock_target(), draft or clock_draft()
+    clocks = [draft] * k if isinstance(draft, Clock) else list(draft)[:k]
     tokens: list[int] = []
     cycles = drafted = accepted = in_a_row = 0
     while len(tokens) < n:
-        limit = min(k, n - len(tokens) - 1)
+        limit = min(len(clocks), n - len(tokens) - 1)
         if cycles < calibrate or in_a_row >= refresh:
             limit = 0
-        proposal = draft.greedy(last, limit)
+        proposal: list[int] = []
+        for clock in clocks[:limit]:
+            proposal += clock.greedy(proposal[-1] if proposal else last, 1)
         truth = target.greedy(last, len(proposal) + 1)
         stood = 0
         while stood < len(proposal) and proposal[stood] == truth[stood]:

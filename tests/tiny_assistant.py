@@ -121,7 +121,7 @@ class Assistant:
         weights.add(f"blk.{i}.ffn_down.weight", weights.random(WIDTH, dims.n_ff, self.out / 3))
 
 
-LOUD_TARGET, LOUD_ASSISTANT = 1.5, 1.0
+LOUD_TARGET, LOUD_ASSISTANT = 2.5, 0.7
 
 
 def _law(clock: tiny.Clock) -> NDArray[np.float64]:
@@ -145,7 +145,7 @@ def _target(path: Path, out: float, pattern: tuple[bool, ...] = PATTERN) -> None
 _MISFITS: dict[str, dict[str, Any]] = {
     "assistant-head": {"head": 32},  # the target's full layers have keys of 64
     "assistant-heads": {"n_head_kv": 2},
-    "assistant-wide": {"backbone": EMBD + 32},
+    "assistant-wide": {"backbone": EMBD + 16},
     "assistant-no-key": {"declared": False},
     "assistant-token": {"vocab": tiny.Vocab(changed={tiny.word("cedar"): "\u0120zebra"})},
 }

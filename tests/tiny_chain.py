@@ -22,6 +22,7 @@ from tiny_mtp import Mtp
 
 ARCHES = ("hy_v3", "step35", "mimo2")
 HEADS = 3
+LOUD = {"hy_v3": 0.035, "step35": 0.035, "mimo2": 0.04}
 LAWS = (tiny.clock_draft(), tiny.clock_target(), tiny.clock_draft())
 _WINDOW = 32
 
@@ -65,7 +66,7 @@ def _layer(weights: tiny._Weights, i: int, arch: str, dims: Dims) -> None:
     if arch == "mimo2":
         rows = (dims.n_head + 2 * dims.n_head_kv) * dims.head_dim
         wide = dims.n_head * dims.head_dim
-        weights.add(f"blk.{i}.attn_qkv.weight", weights.random(rows, EMBD))
+        weights.add(f"blk.{i}.attn_qkv.weight", weights.random(rows, EMBD, 1.5))
         weights.add(f"blk.{i}.attn_output.weight", weights.random(EMBD, wide, weights.out))
     else:
         weights.attention(i, dims, qk_norm=arch != "")
@@ -81,7 +82,7 @@ _LAW_HEADS = tuple(Mtp(head=_law(clock)) for clock in LAWS)
 
 def _jitter(arch: str) -> Callable[[Path], None]:
     heads = (Mtp(follow=0.6, out=0.4),) * HEADS
-    return lambda path: write(path, arch, tiny._jitter_head(), tiny.LOUD["llama"], heads)
+    return lambda path: write(path, arch, tiny._jitter_head(), LOUD[arch], heads)
 
 
 def _clock(arch: str, heads: tuple[Mtp, ...], **how: int | bool) -> Callable[[Path], None]:

@@ -190,7 +190,8 @@ class Opened:
                 else:
                     self._open_heads(spec.draft.n_max)
             except ModelError as error:
-                if registry.needs_heads(spec) or self.layer_draft is not None:
+                named = self.layer_draft is not None or self._head_file == self.draft_path
+                if named or registry.needs_heads(spec):
                     raise
                 self._without_heads(error)
         return said

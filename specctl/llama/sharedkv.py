@@ -36,7 +36,7 @@ class KvFacts:
 
 
 def read_kv_facts(path: Path) -> KvFacts | None:
-    """None where the build has no reader, or the header says too little.
+    """No layers where the header does not say enough of them; None where the build has no reader.
 
     Raises:
         ModelError: missing, or no GGUF.
@@ -45,7 +45,7 @@ def read_kv_facts(path: Path) -> KvFacts | None:
         return _read(*header) if header is not None else None
 
 
-def _read(reader: Reader, handle: object) -> KvFacts | None:
+def _read(reader: Reader, handle: object) -> KvFacts:
     arch = preflight.text(reader, handle, "general.architecture")
 
     def number(key: str) -> int:
@@ -62,7 +62,7 @@ def _read(reader: Reader, handle: object) -> KvFacts | None:
     kv_heads = kv_heads or (same or number("attention.head_count"),) * layers
     slides = tuple(bool(flag) for flag in numbers("attention.sliding_window_pattern"))
     if not 0 < layers <= min(len(kv_heads), len(slides)):
-        return None
+        kv_heads = slides = ()
     full = (number("attention.key_length"), number("attention.value_length"))
     return KvFacts(
         arch=arch,
@@ -85,10 +85,8 @@ def check_fits(assistant: Path, target: Path) -> None:
     """
     ours, theirs = read_kv_facts(assistant), read_kv_facts(target)
     if ours is None or theirs is None:
-        which = assistant if ours is None else target
-        why = f"what the layers of {which.name} keep cannot be read"
-    else:
-        why = unfit(ours, theirs)
+        return  # then nothing drafts at all: `why_not` says so
+    why = unfit(ours, theirs)
     if why:
         raise PairError(
             f"{assistant.name} cannot draft for {target.name}: {why}",
@@ -102,6 +100,9 @@ def unfit(assistant: KvFacts, target: KvFacts) -> str:
         return (
             f"it reads the KV cache of a {ASSISTANT_TARGET} model, and the target is {target.arch}"
         )
+    if not assistant.slides or not target.slides:
+        whose = "its" if not assistant.slides else "the target's"
+        return f"{whose} header does not say what each layer keeps"
     if assistant.width != target.width:
         return (
             f"it reads hidden states {assistant.width} wide, the target's are {target.width} wide"
