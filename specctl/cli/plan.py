@@ -13,7 +13,7 @@ from rich.text import Text
 from specctl.cli import options as o
 from specctl.cli.inspect import facts_at
 from specctl.cli.render import out
-from specctl.enginefacts import BLOCK_BATCH, EAGLE3_BATCH
+from specctl.enginefacts import EAGLE3_BATCH
 from specctl.errors import ModelError, SpecctlError, UsageError
 from specctl.gguf.facts import ModelFacts
 from specctl.gguf.pair import check_pair
@@ -31,6 +31,7 @@ from specctl.resolve import header_places
 from specctl.units import GIB, format_bytes, parse_size
 
 _BACKENDS = {"nvidia": "cuda", "amd": "rocm", "intel": "sycl", "apple": "metal"}
+_MOST_CTX = 1 << 24
 _ENCODERS = ("eagle3", "dflash", "dspark", "dflash2")
 
 
@@ -50,8 +51,8 @@ def plan(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """What does it need here, part by part, and where should it go?"""
-    if ctx is not None and not 32 <= ctx <= 1 << 24:
-        raise UsageError(f"a context of {ctx} tokens cannot be", "32 or more")
+    if ctx is not None and not 32 <= ctx <= _MOST_CTX:
+        raise UsageError(f"a context of {ctx} tokens cannot be", f"32 … {_MOST_CTX}")
     if not 1 <= k <= 1024:
         raise UsageError(f"k {k} is not in 1 … 1024")
     target_side, draft_side = _sides(model, draft, kv_type, draft_kv_type, mtp)
@@ -60,6 +61,8 @@ def plan(
     device = primary_device(machine)
     budget, words = machine_budget(machine, device)
     notes = _pair_notes(target_side, draft_side)
+    if device is not None and not budget.device:
+        notes += (f"nothing of {device.name} may be used ({words[0]}): all of it is for the CPU",)
     found = place(target_side.need, draft_side.need if draft_side else None, budget, ctx, k=k)
     if as_json:
         print(json.dumps(placement_json(found, words, notes)))
@@ -84,7 +87,7 @@ def _sides(
 ) -> tuple[Side, Side | None]:
     """From the headers; without a network from the catalogue, where it has the dimensions."""
     place_of_target, beside = header_places(model)
-    if draft:
+    if draft is not None:
         beside = header_places(draft)[0]
 
     def side(name: str, where: str, own_draft: bool) -> Side:
@@ -170,15 +173,8 @@ def _need(facts: ModelFacts, kv_type: str, mtp: bool = False) -> Need:
         kv_type,
         mtp=mtp or facts.kind == "mtp head",
         encoder=facts.kind in _ENCODERS,
-        ubatch=_ubatch(facts),
+        ubatch=EAGLE3_BATCH if facts.kind == "eagle3" else None,
     )
-
-
-def _ubatch(facts: ModelFacts) -> int | None:
-    """Rows of a pass of a draft that reads a target's layers, as the engine opens it."""
-    if facts.kind == "eagle3":
-        return EAGLE3_BATCH
-    return max(BLOCK_BATCH, facts.block_size or 0) if facts.kind in ("dflash", "dspark") else None
 
 
 def _pair_notes(target: Side, draft: Side | None) -> tuple[str, ...]:

@@ -59,6 +59,8 @@ def recommend(
     Offline, from the built-in catalogue and your own profiles. All speeds are estimates (≈). Exit
     code 0 when anything is proposed, for the CPU too, 1 when nothing is.
     """
+    if explain is not None and as_json:
+        raise UsageError("--explain and --json: the JSON has all of every row", "leave one out")
     wish = Wish(ctx, use, parse_size(max_download) if max_download else None, licence, method)
     if ask:
         wish = ask_wish(wish)

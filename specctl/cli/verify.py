@@ -53,17 +53,16 @@ def verify(
     halves = (Sampling(), Sampling(temperature=_TEMPERATURE, seed=seed))
     due = [(model, half) for model in models or [DEMO] for half in halves]
     bugs = done = 0
-    files: Resolved | None = None
     try:
-        for model, half in due:
-            if half.greedy or files is None:
-                files = resolved(model, draft)
-                specs, files = aliases.settle(_specs(spec_type, k, files), files, draft)
-            outcome = _compare(model, files, specs, half, settings, max_tokens, all_prompts)
-            bugs += _show(model, half, outcome)
-            if outcome.interrupted:
-                raise KeyboardInterrupt
-            done += 1
+        for model in models or [DEMO]:
+            files = resolved(model, draft)
+            specs, files = aliases.settle(_specs(spec_type, k, files), files, draft)
+            for half in halves:
+                outcome = _compare(model, files, specs, half, settings, max_tokens, all_prompts)
+                bugs += _show(model, half, outcome)
+                if outcome.interrupted:
+                    raise KeyboardInterrupt
+                done += 1
     except KeyboardInterrupt:
         _say_incomplete(due[done:])
         raise typer.Exit(1 if bugs else 130) from None

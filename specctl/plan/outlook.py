@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specctl.enginefacts import most_snapshots
-from specctl.gguf.arches import ROLLBACK
 from specctl.plan.acceptance import expected_acceptance, expected_gain
 from specctl.plan.budget import Budget, Fit
 from specctl.plan.catalog import Catalog, Selection
+from specctl.plan.memory import most_kept
 from specctl.plan.profile import Model, ModelFile
 from specctl.plan.quality import is_low_bit
 from specctl.plan.speed import Load, Pace, Parts, Prediction, from_speedup, predict
@@ -76,11 +75,9 @@ def draft_length(selection: Selection) -> int:
 
 
 def snapshot_limit(selection: Selection) -> int | None:
-    """Snapshots that the engine would keep of the target's state; None where it needs none."""
+    """Snapshots that the engine would keep of the target's state; None where it keeps none."""
     shape = selection.model.shape
-    if shape is None or not shape.is_hybrid or shape.arch not in ROLLBACK:
-        return None
-    return most_snapshots(selection.file.size or 0, shape.recurrent_bytes)
+    return (most_kept(shape, selection.file.size or 0) or None) if shape else None
 
 
 def outlook(

@@ -244,3 +244,29 @@ def test_where_the_network_is_forbidden_check_names_the_switch(
     assert done.returncode == 1
     assert "HF_HUB_OFFLINE forbids it" in done.stderr
     assert run("plan", "qwen3-8b", "--vram", "24").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--ctx", "10"), "32 … 16777216"),
+        (("--ctx", "99999999"), "32 … 16777216"),
+        (("--draft", ""), "no model ''"),
+    ],
+)
+def test_a_plan_says_what_cannot_be(
+    run: Run, tmp_path: Path, flags: tuple[str, ...], said: str
+) -> None:
+    done = run("plan", model(tmp_path / "t.gguf", 1000, 4096), *flags)
+    assert done.returncode in (1, 2)
+    assert done.stdout == ""
+    assert said in " ".join(done.stderr.split())
+
+
+def test_a_card_of_which_nothing_may_be_used_is_said(run: Run, tmp_path: Path) -> None:
+    target = model(tmp_path / "t.gguf", 1000, 4096)
+    done = run("plan", target, "--vram", "0.001")
+    assert done.returncode == 0
+    words = " ".join(done.stdout.split())
+    assert "may be used (1.0 MiB free − 512.0 MiB headroom): all of it is for the CPU" in words
+    assert "all of it is for the CPU" not in run("plan", target, "--vram", "8").stdout

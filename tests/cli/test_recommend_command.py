@@ -73,6 +73,7 @@ def test_wrong_values_are_usage_errors_without_traceback() -> None:
         ({"vram": "16", "ctx": 1}, "too small"),
         ({"vram": "16", "top": 0}, "shows nothing"),
         ({"vram": "16", "explain": 99}, "--explain 99: there are rows 1 to"),
+        ({"vram": "16", "explain": 1, "as_json": True}, "--explain and --json"),
     ],
 )
 def test_wrong_values_say_what_is_wrong(options: dict[str, object], message: str) -> None:
