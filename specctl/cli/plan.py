@@ -13,7 +13,7 @@ from rich.text import Text
 from specctl.cli import options as o
 from specctl.cli.inspect import facts_at
 from specctl.cli.render import out
-from specctl.enginefacts import EAGLE3_BATCH
+from specctl.enginefacts import BLOCK_BATCH, EAGLE3_BATCH
 from specctl.errors import ModelError, SpecctlError, UsageError
 from specctl.gguf.facts import ModelFacts
 from specctl.gguf.pair import check_pair
@@ -173,8 +173,15 @@ def _need(facts: ModelFacts, kv_type: str, mtp: bool = False) -> Need:
         kv_type,
         mtp=mtp or facts.kind == "mtp head",
         encoder=facts.kind in _ENCODERS,
-        ubatch=EAGLE3_BATCH if facts.kind == "eagle3" else None,
+        ubatch=_ubatch(facts),
     )
+
+
+def _ubatch(facts: ModelFacts) -> int | None:
+    """Rows of a pass of a draft that reads a target's layers, as the engine opens it."""
+    if facts.kind == "eagle3":
+        return EAGLE3_BATCH
+    return max(BLOCK_BATCH, facts.block_size or 0) if facts.kind in ("dflash", "dspark") else None
 
 
 def _pair_notes(target: Side, draft: Side | None) -> tuple[str, ...]:
