@@ -210,6 +210,7 @@ def _run(run: Run, identities: Mapping[RunKey, Identity]) -> dict[str, Any]:
         "ttft": run.ttft,
         "prompt_seconds": run.prompt_seconds,
         "tokens": len(run.tokens),
+        "timed_tokens": run.timed_tokens,
         "tokens_hash": _hash(run.tokens),
         "text_hash": text_hash(run.text),
         "finish": run.finish,

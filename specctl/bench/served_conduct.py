@@ -243,7 +243,8 @@ def _run(task: _Task, replies: Sequence[Reply], *, clock: float, timed: int, ttf
         prompt_seconds=sum(read) if read else ttft,
         passes=(),
         undrafted=((_UNTOLD, passes),) if passes else (),
-        single_seconds=sum(cycle.t_v for cycle in single),
+        # among the rows of other answers a pass has no pace of its own
+        single_seconds=sum(cycle.t_v for cycle in single) if task.single else 0.0,
         finish="length" if ends == {"length"} else "eog",
         text="\n".join(one.text for one in replies),
         timed=timed,

@@ -307,6 +307,13 @@ class _Answer:
     def _usage(self, finished: Finished) -> Json:
         return usage(finished.prompt_tokens, self._reused, finished.emitted_tokens, self._totals)
 
+    def _so_far(self, begun: Begun) -> Json:
+        """Usage up to this chunk, where it is asked for."""
+        if not self._job.wanted.usage_so_far:
+            return {}
+        totals = self._totals
+        return {"usage": usage(begun.prompt_tokens, self._reused, totals.emitted, totals)}
+
     async def whole(self, shape: Shape, begun: Begun) -> Json:
         """An answer in one piece."""
         texts: dict[bool, list[str]] = {False: [], True: []}
@@ -327,7 +334,8 @@ class _Answer:
                 yield _event(shape.chunk(role=True))
             async for part in self._parts(begun):
                 if not isinstance(part, Finished):
-                    yield _event(shape.chunk(part[0], thinking=part[1]))
+                    chunk = shape.chunk(part[0], thinking=part[1])
+                    yield _event(chunk | self._so_far(begun))
                     continue
                 yield _event(shape.last(part.reason))
                 if self._job.wanted.include_usage:

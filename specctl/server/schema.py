@@ -97,6 +97,7 @@ class Wanted:
     schema: str | None
     grammar: str | None
     conversation: str
+    usage_so_far: bool = False  # on every chunk, as vLLM's continuous_usage_stats
 
 
 def read(kind: Kind, body: bytes, default: Wanted) -> Wanted:
@@ -127,6 +128,7 @@ def read(kind: Kind, body: bytes, default: Wanted) -> Wanted:
         stop=_stop(asked),
         stream=_typed(asked, "stream", bool, False),
         include_usage=_typed(options, "include_usage", bool, False),
+        usage_so_far=_typed(options, "continuous_usage_stats", bool, False),
         think=_think(asked, default.think),
         schema=schema,
         grammar=grammar,

@@ -62,6 +62,7 @@ class FakeSession:
         self.threads, self.notes, self.model = 1, ["a note"], FakeModel()
         self.spec = SpecSettings()
         self.calls: list[str] = []
+        self.requests: list[Request] = []
         self.replays: list[tuple[Any, ...]] = []
         self.count = itertools.count()
 
@@ -83,6 +84,7 @@ class FakeSession:
 
     def generate(self, request: Request) -> Iterator[Record]:
         types, cost = self.spec.types, self.costs.get(self.spec.types, PLAIN)
+        self.requests.append(request)
         self.calls.append(",".join(types))
         factor = self.pace(next(self.count))
         text = self.texts(request.tokens, types) if self.texts else tuple(range(100, 1100))

@@ -170,6 +170,33 @@ def test_own_prompts_replace_the_built_in_ones(
     assert "8 prompts × 1 ×" in " ".join(err.split())
 
 
+def test_prompts_of_a_public_benchmark(run: Run, tmp_path: Path) -> None:
+    rows = [
+        {"question_id": n, "category": category, "turns": ["one", "two"]}
+        for n, category in enumerate(["qa", "qa", "rag"])
+    ]
+    file = tmp_path / "question.jsonl"
+    file.write_text("\n".join(json.dumps(row) for row in rows))
+    code, out, err = run("--prompts", str(file), "--per-workload", "1", "-r", "1", "-n", "12")
+    assert code == 0
+    assert "2 prompts × 1 ×" in " ".join(err.split())
+    assert "qa/0" in out
+    said = "2 prompts have more than one turn: the first turn is asked, the others are not"
+    assert said in " ".join(out.split())
+    code, _, err = run("--prompts", str(file), "--per-workload", "0")
+    assert code == 2
+    assert "--per-workload 0" in err
+
+
+def test_going_on_past_the_end_is_asked_of_the_engine(run: Run, scripted: FakeSession) -> None:
+    assert run("--quick")[0] == 0
+    assert not any(request.ignore_eog for request in scripted.requests)
+    scripted.requests.clear()
+    assert run("--quick", "--ignore-eos")[0] == 0
+    assert scripted.requests
+    assert all(request.ignore_eog for request in scripted.requests)
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [

@@ -15,6 +15,7 @@ from fake_served import (
     FakeFleet,
     Reply,
     conducted,
+    cycle,
     failing,
     interval,
     plan,
@@ -230,6 +231,19 @@ def test_texts_of_a_wave_are_compared_one_by_one(tmp_path: Path) -> None:
     assert difference.identity.why.startswith("1 of 2 answers: differs from byte 0")
 
 
+def test_the_pace_of_plain_passes_is_no_noise_of_a_batch(tmp_path: Path) -> None:
+    def answers(arm: str, chats: Any) -> list[Reply]:
+        slow = STEP if arm == PLAIN else 2 * STEP  # rows of other answers are in these passes
+        records = tuple(cycle(0, 0, slow) for _ in range(12))
+        return [replace(PLAIN_REPLY, records=records)] * len(chats)
+
+    outcome = conducted(tmp_path, FakeFleet(answers), batches=(2,))
+    assert outcome.served is not None
+    assert outcome.served.batches is not None
+    assert outcome.served.batches.rows[0].speed.noise == pytest.approx(0.10)
+    assert outcome.report.totals[0].speed.noise == pytest.approx(1.1 * 2 - 1)  # one at a time it is
+
+
 @pytest.mark.parametrize("sizes", [(0,), (1000,), (1, -2), (257,)])
 def test_batches_that_cannot_be(sizes: tuple[int, ...]) -> None:
     with pytest.raises(UsageError, match=r"is not in 1 … 256"):
@@ -345,6 +359,7 @@ def test_a_result_has_a_schema_of_its_own_and_is_read_back(tmp_path: Path) -> No
     assert data["served"]["engine"] == "llama-server"
     assert [row["workload"] for row in data["served"]["batches"]] == ["batch 1", "batch 2"]
     assert data["runs"][0]["tokens_hash"] is None
+    assert (data["runs"][0]["tokens"], data["runs"][0]["timed_tokens"]) == (13, 12)
     assert len({run["text_hash"] for run in data["runs"]}) == 1
     stored = parse(data)
     assert stored.served is not None
