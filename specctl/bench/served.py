@@ -180,7 +180,7 @@ def _conditions(setup: Setup, batches: Sequence[int]) -> Iterator[str]:
     yield f"prompt cache: {_cache(setup.engine)}"
     if setup.started:
         yield (
-            "threads and how they wait, context, batch sizes, KV types, layers on the GPU: the same "
+            "threads and how they wait, context, batches, KV types, layers on the GPU: the same "
             "in all arms"
         )
     else:
