@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 _EXTERNAL = Path(__file__).parent / "external"
@@ -27,14 +28,21 @@ def free_port() -> int:
         return free.getsockname()[1]
 
 
-def popen(*arguments: str) -> subprocess.Popen[str]:
-    """`specctl ARGUMENTS` as a process of its own, its output in pipes."""
-    return subprocess.Popen(
+@contextlib.contextmanager
+def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """`specctl ARGUMENTS` as a process, its output in pipes; it does not outlive this."""
+    process = subprocess.Popen(
         [sys.executable, "-m", "specctl", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",
     )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
 
 
 def stand_in(folder: Path) -> tuple[str, str]:

@@ -37,11 +37,13 @@ from specctl.external.process import (
     Server,
     check_port,
     check_speculation,
+    ended_meanwhile,
     find_program,
     title_of,
     wait_ready,
     write_files,
 )
+from specctl.external.recognise import Seen
 from specctl.external.wire import Line, address
 from specctl.external.wish import Options, make_wish
 from specctl.plan import catalog
@@ -124,21 +126,32 @@ def _run(
     begin = time.monotonic()
     wait_ready(server, line, wait, tell)
     tell(f"ready after {time.monotonic() - begin:.1f} s")
-    seen, _ = open_server(line, probing=False)
-    if launch.methods != ("none",) and check:
-        for remark in check_speculation(line, seen, server):
-            style = "yellow" if remark.kind == "warning" else "green"
-            mark = "! " if remark.kind == "warning" else ""
-            err().print(Text(mark + remark.text, style), soft_wrap=True)
+    seen = None
+    checking = check and launch.methods != ("none",)
+    if checking or watching:
+        try:
+            seen, _ = open_server(line, probing=False)
+            if checking:
+                _check(line, seen, server)
+        except RemoteError as error:
+            died = ended_meanwhile(server, patience=1.0)
+            if died is None:
+                raise
+            raise died from error
     print(launch.url, flush=True)
-    if watching:
+    if watching and seen is not None:
         from specctl.cli.watch import follow
 
         follow(line, seen)
         return
     tell(f"watch it: specctl watch {launch.url}   Ctrl-C stops it")
-    while server.ended is None:
+    while (ended := ended_meanwhile(server)) is None:
         time.sleep(_POLL)
-    raise RemoteError(
-        f"the server {server.ended}", f"the end of its log ({server.log}):\n{server.tail()}"
-    )
+    raise ended
+
+
+def _check(line: Line, seen: Seen, server: Server) -> None:
+    for remark in check_speculation(line, seen, server):
+        style = "yellow" if remark.kind == "warning" else "green"
+        mark = "! " if remark.kind == "warning" else ""
+        err().print(Text(mark + remark.text, style), soft_wrap=True)

@@ -78,6 +78,10 @@ def watch(
     The server is only read, unless --probe asks it something. What it does not tell stays unknown.
     """
     _check(interval, baseline, timeout, once, export)
+    if once and record is not None:
+        raise UsageError("--once records nothing", "without --once, --record FILE keeps records")
+    if as_json and export == "-":
+        raise UsageError("--json and --prometheus - are two outputs", "name one of them")
     line = Line(address(url), api_key, timeout)
     plan = Plan(interval, 1 / baseline if baseline else None, probing)
     try:

@@ -33,6 +33,7 @@ GRACE = 10.0  # seconds between SIGTERM and SIGKILL
 PATIENCE = 600.0  # seconds until it must answer: weights may have to be fetched
 TAIL = 15  # lines of its log that are shown
 FIRST_TOKENS = 64
+FIRST_SECONDS = 120.0
 _POLL = 0.2
 _SETTLE = 3.0  # seconds in which counters may follow the first request
 _LAST_BYTES = 64 * 1024
@@ -109,8 +110,11 @@ class Server:
     """A running engine. Leaving the context ends it, with all that it started."""
 
     def __init__(self, command: Sequence[str], log: Path, grace: float = GRACE) -> None:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        log.write_bytes(b"")
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            log.write_bytes(b"")
+        except OSError as error:
+            raise SpecctlError(f"cannot write its log {log}: {error.strerror}") from error
         self.log = log
         self._grace = grace
         try:
@@ -218,6 +222,18 @@ def wait_ready(
         sleep(_POLL)
 
 
+def ended_meanwhile(server: Server, patience: float = 0.0) -> RemoteError | None:
+    """The error for a server that is gone, with the end of its log; None while it runs.
+
+    One that has just died is seen to have within `patience` seconds.
+    """
+    end = time.monotonic() + patience
+    while server.ended is None and time.monotonic() < end:
+        time.sleep(_POLL / 4)
+    ended = server.ended
+    return None if ended is None else RemoteError(f"the server {ended}", _log_of(server))
+
+
 def _log_of(server: Server) -> str:
     tail = server.tail()
     head = f"the end of its log ({server.log}):"
@@ -256,7 +272,13 @@ def first_request(line: Line, seen: Seen, server: Server, told: str) -> Remark:
         "max_tokens": FIRST_TOKENS,
         "temperature": 0,
     }
-    answer = line.post("/v1/chat/completions", body, timeout=120.0)
+    try:
+        answer = line.post("/v1/chat/completions", body, timeout=FIRST_SECONDS)
+    except GoneError as error:
+        if ended_meanwhile(server, patience=1.0) is not None:
+            raise
+        words = f"a first request of {FIRST_TOKENS} tokens failed: {error.message}"
+        return Remark(f"{words}; whether it drafts is not known", "warning")
     if not answer.ok:
         words = printable(" ".join(answer.text.split()))[:160]
         return Remark(f"a first request failed ({answer.status}): {words}", "warning")

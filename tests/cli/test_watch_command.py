@@ -11,7 +11,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from kit import free_port, popen, stand_in, wait_for
+from kit import free_port, stand_in, started, wait_for
 
 sys.path.append(str(Path(__file__).parent.parent / "external"))
 from fake_engine import FakeEngine, chat_events
@@ -123,6 +123,8 @@ def test_probe_once(specctl):
         (("--prometheus", "99999999999"), 2, "65535"),
         (("--once", "--prometheus", "0"), 2, "--prometheus -"),
         (("--timeout", "inf"), 2, "600"),
+        (("--once", "--record", "x"), 2, "--once records nothing"),
+        (("--json", "--prometheus", "-"), 2, "two outputs"),
         (("--probe",), 1, "shows no cycles"),
     ],
 )
@@ -152,18 +154,20 @@ def test_servers_that_cannot_be_watched(specctl):
 def test_lines_a_recording_and_a_page_until_ctrl_c(tmp_path):
     port, file = free_port(), tmp_path / "w.jsonl"
     page = f"http://127.0.0.1:{port}/metrics"
-    with FakeEngine("llama-server") as engine:
-        ours = popen(
+
+    def up() -> bool:
+        try:
+            return b"specctl_watch_up" in urllib.request.urlopen(page).read()
+        except OSError:
+            return False
+
+    with (
+        FakeEngine("llama-server") as engine,
+        started(
             "watch", engine.url, "--plain", "--interval", "0.1", "--record", str(file),
             "--prometheus", str(port),
-        )  # fmt: skip
-
-        def up() -> bool:
-            try:
-                return b"specctl_watch_up" in urllib.request.urlopen(page).read()
-            except OSError:
-                return False
-
+        ) as ours,
+    ):  # fmt: skip
         wait_for(up)
         drive(engine)
         wait_for(lambda: file.exists() and len(file.read_text().splitlines()) >= 2)
@@ -183,15 +187,15 @@ def test_lines_a_recording_and_a_page_until_ctrl_c(tmp_path):
 def test_engine_run_starts_checks_and_leaves_nothing(tmp_path, how):
     program, model = stand_in(tmp_path)
     port = free_port()
-    ours = popen(
+    with started(
         "engine", "run", "llama-server", model, "--spec-type", "ngram-simple",
         "--bin", program, "--port", str(port), "--grace", "2",
-    )  # fmt: skip
-    assert ours.stdout is not None
-    url = ours.stdout.readline().strip()
-    assert url == f"http://127.0.0.1:{port}"
-    ours.send_signal(how)
-    _, err = ours.communicate(timeout=20)
+    ) as ours:  # fmt: skip
+        assert ours.stdout is not None
+        url = ours.stdout.readline().strip()
+        assert url == f"http://127.0.0.1:{port}"
+        ours.send_signal(how)
+        _, err = ours.communicate(timeout=20)
     assert ours.returncode == 0, err
     assert "speculation is on" in err
     assert "6 of 12 drafted tokens stood" in err
@@ -213,8 +217,27 @@ def test_engine_run_shows_the_end_of_the_log(tmp_path, specctl):
     assert code == 1
     assert "ended with exit code 9" in err
     assert "out of memory" in err
+    code, out, err = specctl(*common, str(free_port()), "--spec-type", "ngram-simple", "--",
+                             "--fake", "faints")  # fmt: skip
+    assert code == 1
+    assert "ended with exit code 9" in err
+    assert "fainted" in err
+    assert not out
     code, _, err = specctl("engine", "run", "llama-server", model, "--bin", str(tmp_path))
     assert code == 2
+
+
+@pytest.mark.skipif(os.name != "posix", reason="process groups")
+def test_engine_run_without_a_check_needs_no_metrics(tmp_path):
+    program, model = stand_in(tmp_path)
+    port = str(free_port())
+    common = ("engine", "run", "llama-server", model, "--bin", program, "--port", port)
+    with started(*common, "--no-check", "--", "--fake", "mute") as ours:
+        assert ours.stdout is not None
+        assert ours.stdout.readline().strip() == f"http://127.0.0.1:{port}"
+        ours.send_signal(signal.SIGINT)
+        ours.communicate(timeout=20)
+    assert ours.returncode == 0
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a pseudo-terminal")

@@ -2,8 +2,9 @@
 
 dies: ends at once with words; hangs: never healthy; off: healthy, without speculation; idle: drafts
 nothing; deaf: ignores SIGTERM; child: starts a child of its own; crash: dies after it was ready;
-drops: dies, where it speculates, at its fifth streamed answer. With FAKE_LLAMA_SERVER (the mode, or
-empty) it speculates only where a --spec-type is given.
+faints: dies of its first whole answer; slow: never gives one; mute: has no metrics; drops: dies,
+where it speculates, at its fifth streamed answer. With FAKE_LLAMA_SERVER (the mode, or empty) it
+speculates only where a --spec-type is given.
 """
 
 from __future__ import annotations
@@ -54,6 +55,11 @@ def main() -> None:
                 os._exit(9)
             self._stream(iter(engine.reply(asked)))
             return
+        if known.fake == "faints":
+            print("ggml_abort: fainted", flush=True)
+            os._exit(9)
+        if known.fake == "slow":
+            time.sleep(600)
         for accepted in (4, 2, 0):
             engine.cycle(0 if known.fake in ("idle", "off") else 4, accepted)
         body = {"choices": [{"message": {"role": "assistant", "content": "text"}}]}

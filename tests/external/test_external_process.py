@@ -104,6 +104,16 @@ def test_it_drafts_nothing(start, line, monkeypatch):
     assert said.text.startswith("nothing was drafted")
 
 
+def test_a_first_request_that_takes_too_long_ends_nothing(start, line, monkeypatch):
+    monkeypatch.setattr("specctl.external.process.FIRST_SECONDS", 0.3)
+    with start("--fake", "slow") as server:
+        wait_ready(server, line, 20)
+        (said,) = check_speculation(line, open_server(line, probing=False)[0], server)
+        assert server.ended is None
+    assert said.kind == "warning"
+    assert "did not answer within 300 ms; whether it drafts is not known" in said.text
+
+
 def test_it_dies_at_the_start_and_its_last_words_are_shown(start, line):
     with start("--fake", "dies") as server, pytest.raises(RemoteError) as caught:
         wait_ready(server, line, 20)

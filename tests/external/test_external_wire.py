@@ -13,7 +13,6 @@ import pytest
 from fake_engine import FakeEngine
 
 from specctl.errors import UsageError
-from specctl.external import wire
 from specctl.external.errors import GoneError, JunkError, MetricsOffError
 from specctl.external.poll import Counters
 from specctl.external.recognise import recognise
@@ -94,23 +93,21 @@ def test_a_server_that_drips_is_given_up_in_time(start: bytes, drop: bytes) -> N
             line.post("/v1/chat/completions", {}, 0.3)
 
 
-def test_a_stream_whose_headers_drip_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "SILENCE", 0.5)
+def test_a_stream_whose_headers_drip_is_given_up() -> None:
     with (
         dripping(b"HTTP/1.1 200 OK\r\n", b"X-Again: 1\r\n") as url,
         contextlib.closing(Line(address(url))) as line,
         pytest.raises(GoneError, match="did not answer within 500 ms"),
     ):
-        list(line.events("/cycles"))
+        list(line.events("/cycles", silence=0.5))
 
 
-def test_a_stream_lives_longer_than_an_answer_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "SILENCE", 0.5)
+def test_a_stream_lives_longer_than_an_answer_may_take() -> None:
     with (
         dripping(HEAD + b"\r\n", b"data: x\n\n") as url,
         contextlib.closing(Line(address(url), None, 0.2)) as line,
     ):
-        assert len(list(itertools.islice(line.events("/cycles"), 8))) == 8
+        assert len(list(itertools.islice(line.events("/cycles", silence=0.5), 8))) == 8
 
 
 @pytest.mark.parametrize(
