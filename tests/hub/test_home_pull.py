@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,9 @@ from specctl.cli.home_rows import pull_action
 from specctl.cli.home_store import downloaded
 from specctl.hub import store
 from specctl.tui.home_state import Action, Event, ModelRow, Pulled, Pulling
+
+sys.path.append(str(Path(__file__).parents[1] / "cli"))
+from terminal import Terminal
 
 NAME = "hf:org/big/big.gguf"
 DATA = b"GGUF" + bytes(6 << 20)
@@ -102,3 +107,27 @@ def test_the_question_names_bytes_and_destination(hub: HubServer, tmp_path: Path
     assert ask[0] == "x:Q4_K_M+draft-simple: ≈ 5.3 GiB to fetch"
     assert ask[1].startswith(f"into {paths.models_dir()}, ")
     assert ask[1].endswith(" free")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pty")
+def test_leaving_the_screen_in_the_middle_keeps_the_part(hub: HubServer, desk: LocalDesk) -> None:
+    hub.add("org/big", {"big.gguf": DATA})
+    hub.faults.pause = 0.1
+    pull(desk, stop_at=1)
+    (before,) = store.parts()
+    with Terminal("dashboard", LINES="24") as terminal:
+        terminal.wait("half-fetched")
+        os.write(terminal.master, b"\x1b[F")  # End: half-fetched files come last
+        at = terminal.wait(f"specctl pull {NAME}")
+        os.write(terminal.master, b"\r")
+        at = terminal.wait("Pull it?", after=at)
+        os.write(terminal.master, b"\r")
+        at = terminal.wait("MiB of 6.0 MiB", after=at)
+        os.write(terminal.master, b"\x11")
+        assert terminal.exit_code() == 0
+        assert terminal.settings_restored()
+        end = terminal.raw.rpartition("\x1b[?1049l")[2]
+        assert f"what was fetched is kept: specctl pull {NAME}" in " ".join(end.split())
+        assert "Traceback" not in terminal.text
+    (after,) = store.parts()
+    assert before.have <= after.have < len(DATA)
