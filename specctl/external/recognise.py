@@ -157,8 +157,9 @@ def _about(line: Line, engine: Engine, model: dict[str, Any], counted: bool) -> 
         return _llama(line, url, name, counted)
     if engine == "sglang":
         info = _sglang_info(line)
-        method = _word(info.get("speculative_algorithm"))
-        on = bool(method) if "speculative_algorithm" in info else None
+        told = info.get("speculative_algorithm", False)  # null: none is set
+        method = _word(told)
+        on = bool(method) if told is None or isinstance(told, str) else None
         return Seen(engine, url, name, _word(info.get("version")), on, method, counted)
     version = line.get("/version") if engine != "specctl" else None
     value = version.json() if version is not None and version.ok else None

@@ -83,6 +83,7 @@ def address(text: str) -> Address:
         parts = urlsplit(typed)
         port_ok = parts.port is None or parts.port > 0
         host = parts.hostname
+        (host or "").encode("idna")  # what no resolver takes: a label too long, or empty
     except ValueError:
         parts, port_ok, host = urlsplit(""), False, None
     if parts.scheme not in ("http", "https") or not host or not port_ok or re.search(r"\s", typed):

@@ -45,6 +45,11 @@ def test_what_each_says_of_itself(line):
         assert recognise(line(engine)).speculates is False
     with FakeEngine("sglang") as engine:
         assert recognise(line(engine)).method == "EAGLE3"
+        odd = b'{"internal_states": [], "speculative_algorithm": {"a": 1}}'
+        engine._server_info = lambda: (200, "application/json", odd)  # type: ignore[method-assign]
+        assert recognise(line(engine)).speculates is None
+    with FakeEngine("sglang", speculative=False) as engine:
+        assert recognise(line(engine)).speculates is False
     with FakeEngine("vllm") as engine:
         assert recognise(line(engine)).version == "0.33.0"
     with FakeEngine("specctl") as engine:  # an older one: its series are there, or not

@@ -124,7 +124,10 @@ def test_addresses(typed, base):
     assert address(typed).base == base
 
 
-@pytest.mark.parametrize("typed", ["", "ftp://h", "http://", "http://h:99999", "a b", "http://h:x"])
+@pytest.mark.parametrize(
+    "typed",
+    ["", "ftp://h", "http://", "http://h:99999", "a b", "http://h:x", "http://a..b", "a" * 300],
+)
 def test_addresses_that_are_none(typed):
     with pytest.raises(UsageError):
         address(typed)
