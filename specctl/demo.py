@@ -47,3 +47,6 @@ def demo_f16_model() -> Path:
 
         convert(source, target, "f16")
     return target
+
+
+DEMOS = {DEMO: demo_model, DEMO_F16: demo_f16_model}

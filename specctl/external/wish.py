@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from specctl.demo import DEMOS
 from specctl.errors import ModelError, UsageError
 from specctl.external.flags import ENGINES
 from specctl.external.method import TRAINED, Given, parse_methods, translate
@@ -154,15 +155,17 @@ class _Form:
 
     def is_place(self, name: str) -> bool:
         """No profile: a path, `hf:…` or the demo. A folder named like a profile is none."""
-        if name.startswith("hf:") or name in ("demo", "demo-f16"):
+        if name.startswith("hf:") or name in DEMOS:
             return True
         path = Path(name)
         return path.is_file() or (path.is_dir() and self.catalog.get(name) is None)
 
     def place(self, name: str) -> Weights:
         """The weights of `hf:…` or a path. Raises UsageError where it is the other form."""
-        if name in ("demo", "demo-f16"):
-            raise UsageError(f"{name} is for trying specctl itself", "name a .gguf file or hf:…")
+        if name in DEMOS and self.gguf:
+            return DEMOS[name]()
+        if name in DEMOS:
+            raise self.no_gguf(name)
         if name.startswith("hf:"):
             return self._hub(name)
         path = Path(name)

@@ -222,7 +222,7 @@ REFUSED = [
     ("llama-server", "qwen3-8b+ngram-mod", {"adaptive": True}, "by load", "p-min"),
     ("sglang", "qwen3-8b+ngram-simple", {"adaptive": True}, "not of ngram-simple", "--adaptive"),
     ("vllm", "qwen3-8b", {"nodes": 2, "tp": 2}, "first node's address", "--head"),
-    ("vllm", "demo", {}, "trying specctl itself", ".gguf"),
+    ("vllm", "demo", {}, "demo is a GGUF file", "safetensors"),
     ("trtllm", "qwen3.6-27b+draft-mtp,draft-eagle3", {}, "cannot combine", "draft-mtp alone"),
 ]
 
@@ -234,6 +234,11 @@ def test_refusals_say_what_to_do(show, engine, name, options, says, hint):
     assert says in caught.value.message
     assert hint in (caught.value.hint or "")
     assert caught.value.exit_code == 2
+
+
+def test_the_demo_is_a_file_for_llama_server(show):
+    command = show("llama-server", "demo", spec_type="ngram-simple").commands[0]
+    assert command[command.index("-m") + 1].endswith(".gguf")
 
 
 @pytest.mark.parametrize(
