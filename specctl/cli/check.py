@@ -12,7 +12,7 @@ from rich.text import Text
 from specctl.cli.inspect import load_facts
 from specctl.cli.render import err, out
 from specctl.drafters.registry import SPEC_TYPES
-from specctl.enginefacts import BLOCK_MOST, MTP_ARCHES, EngineFacts
+from specctl.enginefacts import ASSISTANT, BLOCK_MOST, MTP_ARCHES, MTP_CHAINS, EngineFacts
 from specctl.gguf.facts import ModelFacts
 from specctl.gguf.pair import Finding, PairCheck, check_pair
 from specctl.hardware.engineprobe import probe_engine
@@ -76,10 +76,12 @@ def _unrun(draft: ModelFacts) -> str:
 
 def _unrun_head(head: ModelFacts) -> str:
     """The same of MTP heads."""
+    if head.arch == ASSISTANT:
+        return ""
     if head.arch not in MTP_ARCHES:
         return f"specctl runs no MTP heads of {head.arch}: llama-server does"
-    if head.shape.n_nextn > 1:
-        return f"{head.shape.n_nextn} MTP heads in a chain: specctl runs only a single one"
+    if head.shape.n_nextn > 1 and head.arch not in MTP_CHAINS:
+        return f"{head.shape.n_nextn} MTP heads in a chain: of {head.arch} llama.cpp runs one"
     return ""
 
 

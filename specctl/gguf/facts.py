@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal
 
+from specctl.enginefacts import ASSISTANT
 from specctl.errors import GgufError
 from specctl.gguf import arches
 from specctl.gguf.header import Header, Tensor, read_header
@@ -182,7 +183,7 @@ def facts_of(headers: list[Header]) -> ModelFacts:
         known_arch=shape.arch in arches.KNOWN,
         mla=bool(keys.number("attention.key_length_mla")),
         target_layers=keys.flags("target_layers") or (),
-        target_n_embd=keys.number("target_hidden_size") or None,
+        target_n_embd=keys.number(_TARGET_WIDTH.get(keys.arch, "target_hidden_size")) or None,
         block_size=_block_size(keys, kind),
         mask_token=first.number("tokenizer.ggml.mask_token_id"),
         hyper_connections=bool(keys.number("hyper_connection.count")),
@@ -193,6 +194,7 @@ def facts_of(headers: list[Header]) -> ModelFacts:
     )
 
 
+_TARGET_WIDTH = {ASSISTANT: "embedding_length_out"}
 _BLOCK_DRAFTS = ("dflash", "dspark", "dflash2")
 
 
@@ -216,9 +218,7 @@ def _kind(header: Header, names: set[str]) -> Kind:
             return "dspark"
         return "dflash2" if "selector_hidden.weight" in names else "dflash"
     has_nextn = any(".nextn." in name for name in names)
-    if arch == "gemma4-assistant" or (
-        has_nextn and not any(name.startswith("blk.0.") for name in names)
-    ):
+    if arch == ASSISTANT or (has_nextn and not any(name.startswith("blk.0.") for name in names)):
         return "mtp head"
     return "encoder" if arch in arches.NO_MEMORY else "model"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from specctl.enginefacts import ASSISTANT
 from specctl.errors import GgufError
 from specctl.gguf import arches
 from specctl.gguf.header import Header
@@ -190,7 +191,9 @@ def _attends(keys: Keys, n_all: int, recurrent: list[bool]) -> list[bool]:
     own = n_all
     if keys.arch == "gemma3n":
         own = 20
-    elif keys.arch in ("gemma4", "gemma4-assistant"):
+    elif keys.arch == ASSISTANT:
+        own = 0  # its layers read the cache of the target's last two
+    elif keys.arch == "gemma4":
         own = n_all - keys.number("attention.shared_kv_layers")
     return [not recurrent[i] and i < own for i in range(n_all)]
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from specctl.enginefacts import LAYER_TAPS, LAYER_TAPS_LAST, EngineFacts
+from specctl.enginefacts import (
+    ASSISTANT,
+    ASSISTANT_TARGET,
+    LAYER_TAPS,
+    LAYER_TAPS_LAST,
+    EngineFacts,
+)
 from specctl.gguf import arches
 from specctl.gguf.facts import ModelFacts
 from specctl.vocabulary import FIRST_CHECKED_ID, Vocabulary, first_difference
@@ -235,7 +241,9 @@ def _memory_of_draft(draft: ModelFacts) -> list[Finding]:
 
 def _mtp_head(target: ModelFacts, draft: ModelFacts) -> list[Finding]:
     findings = []
-    if draft.arch != "gemma4-assistant" and draft.arch != target.arch:
+    if draft.arch == ASSISTANT:
+        findings += _assistant(target, draft)
+    elif draft.arch != target.arch:
         findings.append(
             Finding("no", f"an MTP head of {draft.arch} cannot serve a target of {target.arch}")
         )
@@ -250,6 +258,17 @@ def _mtp_head(target: ModelFacts, draft: ModelFacts) -> list[Finding]:
     if target.mtp == "embedded":
         findings.append(Finding("note", "the target has an MTP head of its own already"))
     return findings
+
+
+def _assistant(target: ModelFacts, draft: ModelFacts) -> list[Finding]:
+    """It reads the KV cache of the target's last two layers: the engine compares their widths."""
+    if target.arch != ASSISTANT_TARGET:
+        text = f"the assistant reads the KV cache of a {ASSISTANT_TARGET} model, not of a "
+        return [Finding("no", text + target.arch)]
+    if draft.target_n_embd not in (None, target.shape.n_embd):
+        text = f"the assistant was made for a target of width {draft.target_n_embd}, this one has "
+        return [Finding("no", f"{text}{target.shape.n_embd}")]
+    return [Finding("note", "the assistant reads the target's KV cache and keeps none of its own")]
 
 
 def _block(draft: ModelFacts) -> list[Finding]:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from specctl.enginefacts import LAYER_TAPS, MTP_ARCHES
+from specctl.enginefacts import ASSISTANT_TARGET, LAYER_TAPS, MTP_ARCHES, MTP_CHAINS
 from specctl.errors import ProfileError, UsageError
+from specctl.gguf.shape import Shape
 from specctl.paths import config_dir
 from specctl.plan.profile import (
     IN_PROCESS,
@@ -67,25 +68,31 @@ class Selection:
     def in_process(self) -> bool:
         """`specctl chat` runs it; otherwise it needs llama-server.
 
-        Of MTP heads it runs one, in the target's own file or in a file of its own, of the
-        architectures it knows; an EAGLE-3 head or a block draft where the target gives out what its
-        layers read, DFlash2 (told by a file's name, for nothing else tells it) nowhere.
+        MTP heads it runs in the target's own file or in a file of their own, of the architectures
+        it knows (several only of some), and Gemma 4's assistants; an EAGLE-3 head or a block draft
+        where the target gives out what its layers read, DFlash2 (told by a file's name, for nothing
+        else tells it) nowhere.
         """
         shape = self.model.shape
         if self.method == "draft-mtp" and self.draft_file is None:
-            return self.one_head
+            return self.own_heads
         if self.method == "draft-mtp":
-            return shape is not None and shape.arch in MTP_ARCHES and shape.n_nextn <= 1
+            return shape is not None and (shape.arch == ASSISTANT_TARGET or _runs_heads(shape))
         if self.method in LAYER_DRAFTS:
             named = "" if self.draft_file is None else " ".join(self.draft_file.names).lower()
             return shape is not None and shape.arch in LAYER_TAPS and "dflash2" not in named
         return self.method in IN_PROCESS
 
     @property
-    def one_head(self) -> bool:
-        """The target's file holds one MTP head that specctl can run; `auto` takes it too."""
+    def own_heads(self) -> bool:
+        """The target's file holds MTP heads that specctl can run; `auto` takes them too."""
         shape = self.model.shape_of(self.file)
-        return shape is not None and shape.n_nextn == 1 and shape.arch in MTP_ARCHES
+        return shape is not None and shape.n_nextn > 0 and _runs_heads(shape)
+
+
+def _runs_heads(shape: Shape) -> bool:
+    """Are as many MTP heads of this architecture run?"""
+    return shape.arch in (MTP_CHAINS if shape.n_nextn > 1 else MTP_ARCHES)
 
 
 def selection_name(model: str, quant: str, method: str) -> str:

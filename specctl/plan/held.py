@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from specctl.enginefacts import BLOCK_BATCH, EAGLE3_BATCH
+from specctl.enginefacts import ASSISTANT_TARGET, BLOCK_BATCH, EAGLE3_BATCH
 from specctl.gguf.shape import Shape
 from specctl.plan.budget import Held
 from specctl.plan.catalog import Selection
@@ -28,7 +28,7 @@ def held_parts(selection: Selection) -> tuple[Held, Held | None]:
         experts=expert_bytes(model, size),
         rows=k + 1,
         snapshots=k if shape.is_hybrid else 0,
-        mtp=selection.one_head
+        mtp=selection.own_heads
         if selection.method in LOOKUPS
         else draft is not None and draft.embedded,
     )
@@ -44,6 +44,8 @@ def held_parts(selection: Selection) -> tuple[Held, Held | None]:
     if not selection.in_process:
         encoder = selection.method in ENCODERS
         return target, Held(head, file.size, rows=k, encoder=encoder)
+    if selection.method == "draft-mtp" and shape.arch == ASSISTANT_TARGET:
+        return target, Held(assistant_shape(shape), file.size, mtp=True, ubatch=1)
     if selection.method == "draft-mtp":
         return target, Held(mtp_shape(shape), file.size, rows=k + 1, mtp=True)
     ubatch = max(BLOCK_BATCH, k + 1) if block else EAGLE3_BATCH
@@ -75,6 +77,11 @@ def mtp_shape(shape: Shape) -> Shape:
         n_nextn=1,
         layers=(),
     )
+
+
+def assistant_shape(shape: Shape) -> Shape:
+    """A Gemma 4 assistant: as such a head, but the KV cache that it reads is the target's."""
+    return replace(mtp_shape(shape), kv_width_k=0, kv_width_v=0)
 
 
 def head_shape(shape: Shape, layers: int = 1) -> Shape:

@@ -74,8 +74,9 @@ def test_acceptance_says_where_it_is_from(catalog: Catalog) -> None:
     assert 0 < guide.span[0] < guide.span[1] < 1
 
 
-def test_context_left_is_a_reason_in_16_gib(answers: dict[object, Recommendation]) -> None:
-    reasons = [r.reason for r in answers[16].all_refused if r.name.endswith("draft-mtp")]
+def test_context_left_is_a_reason_in_12_gib(catalog: Catalog) -> None:
+    refused = recommend(catalog, gpu_budget(12), Wish(), top=5).all_refused
+    reasons = [r.reason for r in refused if r.name.endswith("draft-dflash")]
     assert any(
         re.fullmatch(
             r"at most \d+ K of context fit with it, \d+ K without; .* from 16 K up", reason

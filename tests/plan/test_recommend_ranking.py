@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from recommend_kit import MACHINES, SIZES, cpu_budget, gpu_budget
 
-from specctl.enginefacts import MTP_ARCHES
+from specctl.enginefacts import ASSISTANT_TARGET, MTP_ARCHES
 from specctl.errors import UsageError
 from specctl.gguf.arches import ROLLBACK
 from specctl.plan.acceptance import expected_gain
@@ -89,7 +89,7 @@ def test_nothing_is_claimed_for_chat_that_chat_cannot_run(
         assert command.startswith("specctl chat ")
         assert ("--spec-type draft-mtp" in command) == (one.method == "draft-mtp")
         if one.method == "draft-mtp":
-            assert one.model.shape.arch in MTP_ARCHES
+            assert one.model.shape.arch in MTP_ARCHES | {ASSISTANT_TARGET}
             assert one.selection.file.mtp or one.selection.draft_file is not None
             assert f"--model {one.selection.name} " in command
         if one.method == "draft-mtp" or (one.model.shape.is_hybrid and one.method != "none"):
