@@ -222,7 +222,7 @@ REFUSED = [
     ("llama-server", "qwen3-8b+ngram-mod", {"adaptive": True}, "by load", "p-min"),
     ("sglang", "qwen3-8b+ngram-simple", {"adaptive": True}, "not of ngram-simple", "--adaptive"),
     ("vllm", "qwen3-8b", {"nodes": 2, "tp": 2}, "first node's address", "--head"),
-    ("vllm", "demo", {}, "demo is a GGUF file", "safetensors"),
+    ("vllm", "demo", {}, "vLLM reads safetensors", "hf:owner"),
     ("trtllm", "qwen3.6-27b+draft-mtp,draft-eagle3", {}, "cannot combine", "draft-mtp alone"),
 ]
 
