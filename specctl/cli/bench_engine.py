@@ -240,8 +240,9 @@ def with_threads(plan: BenchPlan) -> BenchPlan:
 def _run(plan: BenchPlan, batches: Sequence[int], fleet: Fleet, subject: Subject) -> Outcome:
     arms = ", ".join(arm.name for arm in plan.all_arms)
     sizes = f", then at once {', '.join(map(str, batches))}" if batches else ""
+    prompts = view.counted(len(plan.prompts), "prompt")
     err().print(
-        f"{plan.model}: {len(plan.prompts)} prompts × {plan.repeats} × ({arms}), up to "
+        f"{plan.model}: {prompts} × {plan.repeats} × ({arms}), up to "
         f"{plan.max_tokens} tokens each{sizes}",
         markup=False,
         soft_wrap=True,

@@ -37,9 +37,9 @@ def opening(console: Console, opened: Opened, plan: BenchPlan) -> None:
     """What is about to be measured, and what may spoil it."""
     arms = ", ".join(arm.name for arm in plan.all_arms)
     console.print(
-        f"{escape(plan.model)}: {_count(len(plan.prompts), 'prompt')} × {plan.repeats} × "
-        f"({escape(arms)}), up to {_count(plan.max_tokens, 'token')} each, "
-        f"{_count(opened.threads, 'thread')}"
+        f"{escape(plan.model)}: {counted(len(plan.prompts), 'prompt')} × {plan.repeats} × "
+        f"({escape(arms)}), up to {counted(plan.max_tokens, 'token')} each, "
+        f"{counted(opened.threads, 'thread')}"
     )
     for note in opened.notes:
         console.print(f"[dim]{escape(note)}[/]")
@@ -59,7 +59,8 @@ def estimate(console: Console, calibration: Calibration) -> None:
     )
 
 
-def _count(count: int, noun: str) -> str:
+def counted(count: int, noun: str) -> str:
+    """`1 prompt`, `2 prompts`."""
     return f"{count} {noun}" + "s" * (count != 1)
 
 
@@ -67,7 +68,7 @@ def checking(console: Console, step: Checking) -> None:
     """Texts that differ are being decoded again."""
     if step.differing:
         console.print(
-            f"{_count(step.differing, 'prompt')} gave more than one text: ties or bugs? …"
+            f"{counted(step.differing, 'prompt')} gave more than one text: ties or bugs? …"
         )
 
 
