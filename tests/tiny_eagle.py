@@ -8,6 +8,7 @@ eagle-draft-d2t  the same with a vocabulary of its own, words: every other token
 eagle-borrow     without embedding and output: on the clock, with the target's, always right
 eagle-last       reads what leaves the target's last layer; hybrid-clock gives it, normalised
 eagle-loud       random layers: its drafts depend on all that its cache holds
+eagle-heard      the clock target and random attention: right on the clock, and depends on its cache
 the rest         files that cannot draft, each for one reason
 """
 
@@ -27,11 +28,12 @@ from tiny import AMP, EMBD, Dims
 @dataclass(frozen=True)
 class Eagle:
     """`head` is its output. With `out` its attention and feed-forward layers are random, that loud;
-    without, its layer moves g one step along the clock.
+    without, its layer moves g one step along the clock, and `heard` is how loud attention is.
     """
 
     head: NDArray[np.float32] | None = None
     out: float = 0.0
+    heard: float = 0.0
     layers: tuple[int, ...] = (0, 1, 1)
     width: int = EMBD
     embedding: bool = True
@@ -72,7 +74,7 @@ class Eagle:
         wide, narrow = dims.n_head * dims.head_dim, dims.n_head_kv * dims.head_dim
         for name, rows in (("q", wide), ("k", narrow), ("v", narrow)):
             weights.add(f"blk.0.attn_{name}.weight", weights.random(rows, 2 * EMBD))
-        weights.add("blk.0.attn_output.weight", weights.random(EMBD, wide, self.out))
+        weights.add("blk.0.attn_output.weight", weights.random(EMBD, wide, self.out or self.heard))
 
     def _step(self, weights: tiny._Weights, n_ff: int) -> None:
         """x of token v becomes that of first[v]: unit j fires where the norm of x is AMP at j.
@@ -124,6 +126,7 @@ tiny.MODELS.update(
         "eagle-borrow": lambda path: Eagle(embedding=False).write(path),
         "eagle-last": _draft(layers=(0, 2, 1), scale=1 / AMP),
         "eagle-loud": _draft(head=tiny._jitter_head(), out=0.05),
+        "eagle-heard": _draft(head=tiny._jitter_head(), heard=0.006, layers=(0, 0, 1)),
         "eagle-d2t-no-output": lambda path: Eagle(d2t=_WORDS).write(path),
     }
 )

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 import tiny
 from lossless_kit import (
     PLAIN,
-    TIE_LOGIT,
     Run,
     collect,
     differs,
@@ -34,10 +35,25 @@ from specctl.llama.api import library
 from specctl.llama.blockdraft import BlockDraft
 from specctl.llama.trail import Trail
 from specctl.sampling import law
-from specctl.settings import DraftSettings, EngineSettings, Request, Sampling, SpecSettings
+from specctl.settings import (
+    DraftSettings,
+    EngineSettings,
+    ModelSettings,
+    Request,
+    Sampling,
+    SpecSettings,
+)
+
+Trio = tuple[Session, Session, Session]
+Rows = list[np.ndarray]
 
 pytestmark = pytest.mark.native
 
+# Flash attention and F16 cells round by how many rows a pass has. Without both, a draft's logits
+# are those of a fresh draft but for 2e-6 (seen); what is broken below moves them by 0.2 and more.
+F32 = ModelSettings(kv_type_k="f32", kv_type_v="f32")
+EXACT = {"flash_attn": "off", "target": F32, "draft": F32}
+ROUNDING = 1e-4
 OPEN = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 
 
@@ -50,28 +66,34 @@ def type_of(draft: str) -> str:
     return "draft-dspark" if draft.startswith("dspark") else "draft-dflash"
 
 
-def begin(models, target: str, draft: str, *specs: SpecSettings, **how: int) -> Session:
+def begin(models, model: str, name: str | None, *specs: SpecSettings, **how: Any) -> Session:
     chosen = EngineSettings(**{"n_ctx": 1024, "threads": 1, **how})
-    return open_session(models[target], models[draft], specs or (spec_for(draft),), chosen)
+    draft = models[name] if name is not None else None
+    return open_session(models[model], draft, specs or (spec_for(name) if name else PLAIN,), chosen)
 
 
 def spec_for(name: str, k: int = 4, *before: str, **how: object) -> SpecSettings:
     return spec_of(*before, type_of(name), n=1, k=k, **how)
 
 
+@contextmanager
+def three(models, model: str, name: str, **how: Any) -> Iterator[Trio]:
+    with (
+        begin(models, model, None, **EXACT) as plain,
+        begin(models, model, name, **EXACT, **how) as tried,
+        begin(models, model, name, **EXACT) as fresh,
+    ):
+        yield plain, tried, fresh
+
+
 @pytest.fixture(
     params=[("jitter", "dflash-loud"), ("jitter", "dspark-loud"), ("hybrid", "dflash-loud")],
     ids="-".join,
 )
-def trio(request, tiny_models) -> Iterator[tuple[Session, Session, Session]]:
+def trio(request, tiny_models) -> Iterator[Trio]:
     """One session that only decodes plainly, one in which things are tried, one kept fresh."""
-    target, draft = request.param
-    with (
-        start(tiny_models[target]) as plain,
-        begin(tiny_models, target, draft) as tried,
-        begin(tiny_models, target, draft) as fresh,
-    ):
-        yield plain, tried, fresh
+    with three(tiny_models, *request.param) as sessions:
+        yield sessions
 
 
 def own(session: Session, k: int = 4, *before: str) -> SpecSettings:
@@ -166,47 +188,66 @@ def test_without_such_a_head_p_min_is_the_rows_own(tiny_models):
 # ---------------------------------------------------------------- drafts of a fresh draft
 
 
-def worst(fresh: Session, prompt: Sequence[int], got: Run, least: int = 3) -> float:
-    """How far below the best logit of a draft that has just read the text a drafted one lies."""
-    whole = [*prompt, *got.tokens]
+def watched(
+    session: Session, spec: SpecSettings, prompt: Sequence[int], n: int
+) -> tuple[Run, Rows]:
+    """A run, and the logits of each block that was drafted from."""
+    block, blocks = session._opened.heads, []
+    guess = block.guess
+
+    def logging(tokens):
+        rows, sure = guess(tokens)
+        blocks.append(rows.copy())
+        return rows, sure
+
+    block.guess = logging
+    try:
+        return run(session, spec, prompt, n), blocks
+    finally:
+        del block.guess
+
+
+def worst(fresh: Session, prompt: Sequence[int], got: tuple[Run, Rows], least: int = 3) -> float:
+    """How far the logits of its blocks are from those of a draft that has just read the text."""
+    blocks, whole = iter(got[1]), [*prompt, *got[0].tokens]
     fresh._feed()
     block = fresh._opened.heads
     assert isinstance(block, BlockDraft)
     found, seen = 0.0, 0
-    for cycle in got.cycles:
+    for cycle in got[0].cycles:
         if cycle.source != block.spec_type:
             continue
         fresh.context.clear()
         fresh.context.follow(whole[: cycle.n_past])
         rows, _ = block.guess(whole[len(block.tokens) : cycle.n_past + 1])
-        for row, token in zip(rows, cycle.drafted, strict=False):
-            found = max(found, float(row.max() - row[token]))
+        found = max(found, float(np.abs(rows - next(blocks)).max()))
         seen += 1
     assert seen >= least
     return found
 
 
-def wrong_drafts(trio, k: int = 4, *before: str) -> float:
+def off(trio: Trio, k: int = 4, *before: str) -> float:
+    """`worst` of two prompts; their texts are plain decoding's."""
     plain, tried, fresh = trio
     spec = own(tried, k, *before)
     found, accepted, drafted = 0.0, 0, 0
     for seed in range(2):
         prompt = prompt_of(seed, 40) * 2
-        got = run(tried, spec, prompt, 60)
-        assert differs(plain, prompt, run(plain, PLAIN, prompt, 60).tokens, got.tokens) == ""
+        got = watched(tried, spec, prompt, 60)
+        assert differs(plain, prompt, run(plain, PLAIN, prompt, 60).tokens, got[0].tokens) == ""
         found = max(found, worst(fresh, prompt, got))
-        accepted, drafted = accepted + got.totals.accepted, drafted + got.totals.drafted
+        accepted, drafted = accepted + got[0].totals.accepted, drafted + got[0].totals.drafted
     assert 0 < accepted < drafted  # some are taken back, and not all
     return found
 
 
 @pytest.mark.parametrize("k", [1, 4])
 def test_every_draft_is_a_fresh_drafts(trio, k):
-    assert wrong_drafts(trio, k) < TIE_LOGIT
+    assert off(trio, k) < ROUNDING
 
 
 def test_and_after_cycles_that_look_ups_drafted(trio):
-    assert wrong_drafts(trio, 4, "ngram-suffix") < TIE_LOGIT
+    assert off(trio, 4, "ngram-suffix") < ROUNDING
 
 
 def test_and_through_a_conversation_with_edits(trio):
@@ -214,9 +255,9 @@ def test_and_through_a_conversation_with_edits(trio):
     history = prompt_of(5, 30)
     for turn in range(5):
         text = run(plain, PLAIN, history, 20).tokens
-        got = run(tried, own(tried), history, 20)
-        assert differs(plain, history, text, got.tokens) == ""
-        assert worst(fresh, history, got) < TIE_LOGIT
+        got = watched(tried, own(tried), history, 20)
+        assert differs(plain, history, text, got[0].tokens) == ""
+        assert worst(fresh, history, got) < ROUNDING
         whole = [*history, *text]
         history = [
             [*whole, *prompt_of(turn, 5)],
@@ -228,13 +269,8 @@ def test_and_through_a_conversation_with_edits(trio):
 
 
 def test_and_with_batches_smaller_than_anything(tiny_models):
-    small = {"n_batch": 7, "n_ubatch": 3}
-    with (
-        start(tiny_models["jitter"]) as plain,
-        begin(tiny_models, "jitter", "dflash-loud", **small) as tried,
-        begin(tiny_models, "jitter", "dflash-loud") as fresh,
-    ):
-        assert wrong_drafts((plain, tried, fresh)) < TIE_LOGIT
+    with three(tiny_models, "jitter", "dflash-loud", n_batch=7, n_ubatch=3) as sessions:
+        assert off(sessions) < ROUNDING
 
 
 def test_and_after_another_drafter_was_in_use(trio):
@@ -242,8 +278,7 @@ def test_and_after_another_drafter_was_in_use(trio):
     prompt = prompt_of(2)
     run(tried, PLAIN, prompt, 10)
     assert tried.context._tap is None
-    got = run(tried, own(tried), prompt, 40)
-    assert worst(fresh, prompt, got) < TIE_LOGIT
+    assert worst(fresh, prompt, watched(tried, own(tried), prompt, 40)) < ROUNDING
 
 
 def test_turning_by_sections_comes_to_the_same(tiny_models):
@@ -419,9 +454,9 @@ def test_stopped_inside_a_pass_then_gone_on_with(trio, where):
         stopped = collect(first)
         assert stopped.finished.reason == "cancelled"
         begun = [*prompt, *stopped.tokens]
-        rest = run(tried, spec, begun, 50 - len(stopped.tokens))
-        assert differs(plain, prompt, text, (*stopped.tokens, *rest.tokens)) == ""
-        assert worst(fresh, begun, rest) < TIE_LOGIT
+        rest = watched(tried, spec, begun, 50 - len(stopped.tokens))
+        assert differs(plain, prompt, text, (*stopped.tokens, *rest[0].tokens)) == ""
+        assert worst(fresh, begun, rest) < ROUNDING
 
 
 # ---------------------------------------------------------------- memory, refusals
@@ -522,15 +557,12 @@ def _no_masks(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("broken", [_rejected_stay, _rows_of_the_word_before, _no_masks])
 def test_teeth_a_draft_out_of_step_is_noticed(tiny_models, monkeypatch, broken):
-    with (
-        begin(tiny_models, "jitter", "dflash-loud") as tried,
-        begin(tiny_models, "jitter", "dflash-loud") as fresh,
-    ):
+    with three(tiny_models, "jitter", "dflash-loud") as (_, tried, fresh):
         prompt = prompt_of(0, 40) * 2
         with monkeypatch.context() as patch:
             broken(patch)
-            got = run(tried, spec_for("dflash-loud"), prompt, 50)
-        assert worst(fresh, prompt, got) > 20 * TIE_LOGIT
+            got = watched(tried, spec_for("dflash-loud"), prompt, 50)
+        assert worst(fresh, prompt, got) > 1000 * ROUNDING
 
 
 def test_teeth_llama_cpp_notices_a_block_that_was_not_given_up(tiny_models, monkeypatch):
