@@ -65,6 +65,12 @@ def quick(prompts: Iterable[Prompt]) -> tuple[Prompt, ...]:
     return in_turns(prompts)[:3]
 
 
+def unseen(offered: Sequence[Prompt], measured: Sequence[Prompt]) -> tuple[str, ...]:
+    """Families of `offered` of which `measured` has no prompt, in their order."""
+    seen = {prompt.family for prompt in measured}
+    return tuple(dict.fromkeys(one.family for one in offered if one.family not in seen))
+
+
 def per_family(prompts: Sequence[Prompt], most: int | None) -> tuple[Prompt, ...]:
     """The first `most` prompts of each family, in their order.
 

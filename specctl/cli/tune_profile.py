@@ -106,6 +106,11 @@ def _evidence(names: Names, job: Job, answer: Answer, file: Path | None) -> Evid
     whose = f"{file.name}: " if file else "built-in workloads: "
     keys = ", ".join(prompt.key for prompt in answer.prompts)
     reasons = [*answer.choice.reasons, *answer.threads_why]
+    if left_out := workloads.unseen(job.prompts, answer.prompts):
+        reasons.append(
+            f"no prompt of {', '.join(left_out)} took part: it may be otherwise there "
+            "(more --minutes)"
+        )
     reasons += [
         f"{one.candidate} is out: a text that is not plain decoding's (token {one.identity.index} "
         f"of {one.prompt}: {one.identity.why})"

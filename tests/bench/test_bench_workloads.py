@@ -18,6 +18,7 @@ from specctl.bench.workloads import (
     parse_jsonl,
     quick,
     read_file,
+    unseen,
 )
 from specctl.errors import UsageError
 
@@ -56,6 +57,13 @@ def test_quick_takes_three_prompts_of_three_families() -> None:
     assert len(quick(load(("chat",)))) == 3
     assert [p.family for p in quick(load(("creative", "chat")))] == ["chat", "creative", "chat"]
     assert len(quick(load(("chat",))[:2])) == 2
+
+
+def test_families_without_a_measured_prompt() -> None:
+    code, chat, prose = (load((one,)) for one in ("code-edit", "chat", "creative"))
+    offered = (*code, *chat, *prose)
+    assert unseen(offered, (chat[0],)) == ("code-edit", "creative")
+    assert unseen(offered, (code[0], chat[1], prose[2])) == ()
 
 
 def test_messages_carry_the_system_text_first() -> None:
