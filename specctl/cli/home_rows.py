@@ -194,6 +194,8 @@ def _said(row: StoredRow, verdict: Verdict) -> str:
         return f"{row.arm} changes the text: {words.text(row.identity)}"
     if verdict == "never drafted":
         return f"{row.arm} {words.NEVER}"
+    if row.speed.speedup is None and row.speed.rate is not None:
+        return f"{row.arm} speed-up {words.UNKNOWN}"
     figure = number(row.speed.speedup, ".2f", "×")
     return f"{row.arm} {figure} {words.SHORT[verdict]} ({words.spread(row.speed)})"
 
