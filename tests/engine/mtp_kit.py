@@ -70,12 +70,15 @@ def stale(fresh: Session, prompt: Sequence[int], got: Run, least: int = 3) -> in
     return found
 
 
-def drafts_are_fresh(trio: Trio, spec: SpecSettings = MTP) -> bool:
-    """Is every draft that of fresh heads, and the text plain decoding's?"""
+def drafts_are_fresh(trio: Trio, spec: SpecSettings = MTP, length: int = 24) -> bool:
+    """Is every draft that of fresh heads, and the text plain decoding's?
+
+    `length` is half of the prompt's.
+    """
     plain, tried, fresh = trio
     wrong = 0
     for seed in range(3):
-        prompt = prompt_of(seed) * 2
+        prompt = prompt_of(seed, length) * 2
         got = run(tried, spec, prompt, 80)
         assert differs(plain, prompt, run(plain, PLAIN, prompt, 80).tokens, got.tokens) == ""
         wrong += stale(fresh, prompt, got)

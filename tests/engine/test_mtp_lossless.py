@@ -10,8 +10,8 @@ import pytest
 import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lossless_kit import PLAIN, collect, differs, run, spec_of, transition_tail
-from mtp_kit import CHAIN, MTP, begin, prompt_of, stale
+from lossless_kit import PLAIN, collect, differs, run, spec_of, start, transition_tail
+from mtp_kit import CHAIN, MTP, PAIRS, begin, prompt_of, stale
 
 from specctl.llama.api import library
 from specctl.sampling import law
@@ -53,6 +53,24 @@ def test_up_to_the_last_token_of_the_context(tiny_models, name):
         assert plain.finished.reason == got.finished.reason == "context"
         assert differs(session, prompt, plain.tokens, got.tokens) == ""
         assert len(prompt) + len(plain.tokens) == session.n_ctx + 1
+
+
+@pytest.mark.parametrize("pair", ["chain-step35", "assistant"])
+def test_an_edit_far_before_the_sliding_window(tiny_models, pair):
+    """llama.cpp grants the cut also where a cache as wide as the window holds nothing there."""
+    with (
+        start(tiny_models[PAIRS.get(pair, (pair, None))[0]]) as plain,
+        begin(tiny_models, pair, n_batch=64, n_ubatch=16) as tried,
+    ):
+        wrong = 0
+        for seed in range(3):
+            long = prompt_of(seed, 700)
+            run(tried, MTP, long, 10)
+            edited = [*long[:150], *prompt_of(seed + 9, 5)]
+            plain.reset()
+            text = run(plain, PLAIN, edited, 40).tokens
+            wrong += differs(plain, edited, text, run(tried, MTP, edited, 40).tokens) != ""
+    assert wrong == 0
 
 
 def test_one_seed_is_one_text(trio):
