@@ -149,6 +149,9 @@ def _rows(role: str | None, facts: ModelFacts) -> list[tuple[str, str]]:
         layers = ", ".join(map(str, facts.target_layers))
         width = f" of width {facts.target_n_embd}" if facts.target_n_embd else ""
         rows.append(("Reads", f"layers {layers} of a target{width}"))
+    if facts.block_size is not None:
+        mask = "no mask token" if facts.mask_token is None else f"mask token {facts.mask_token}"
+        rows.append(("Block", f"{facts.block_size} tokens in one pass, {mask}"))
     return rows
 
 

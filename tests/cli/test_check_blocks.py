@@ -14,6 +14,7 @@ import gguf_families as families  # noqa: E402
 import gguf_headers as headers  # noqa: E402
 
 from specctl.cli.check import _with_drafter  # noqa: E402
+from specctl.cli.inspect import _rows  # noqa: E402
 from specctl.cli.plan import _ubatch  # noqa: E402
 from specctl.enginefacts import BLOCK_BATCH  # noqa: E402
 from specctl.gguf.facts import ModelFacts, read_facts  # noqa: E402
@@ -55,6 +56,12 @@ def test_check_says_what_specctl_does_not_run(
     assert found.verdict == ("ok with warnings" if said else "ok"), found
     assert all(said in text for text in warnings)
     assert bool(warnings) == bool(said)
+
+
+def test_inspect_shows_the_block(tmp_path: Path) -> None:
+    rows = dict(_rows(None, block(tmp_path / "b.gguf", block_size=7)))
+    assert rows["Block"] == "7 tokens in one pass, mask token 3"
+    assert "Block" not in dict(_rows(None, read_facts(str(families.qwen35(tmp_path / "d.gguf")))))
 
 
 def test_plan_takes_the_micro_batch_of_the_engine(tmp_path: Path) -> None:
