@@ -17,6 +17,7 @@ dflash-loud      dflash-draft and random heads that hear all its memory holds: o
 dflash-sections  the same, turning by sections (M-RoPE), which comes to the same for text
 dspark-draft     the clock draft as a Markov chain, block 5, with a head that knows when it is right
 dspark-bonus     the same behind the last token, as DFlash reads its rows
+dspark-wide      without that head, block 48: more rows than a pass usually has
 dspark-soft      without that head, and softer
 dspark-loud      a soft chain over random heads
 the rest         files that cannot draft, each for one reason
@@ -217,13 +218,15 @@ FLASHES: dict[str, Flash] = {
     "dflash-causal": Flash(steps=_DRAFT, keys={"dflash.attention.causal": True}),
     "dflash-loud": Flash(steps=_TARGET, out=3.5),
     "dflash-sections": Flash(
-        steps=_TARGET, out=3.5, keys={"dflash.rope.dimension_sections": [16, 8, 8, 0]}
+        steps=_TARGET, out=3.5, keys={"dflash.rope.dimension_sections": [1, 16, 15, 0]}
     ),
+    "dflash-loud-causal": Flash(steps=_TARGET, out=3.5, keys={"dflash.attention.causal": True}),
     "dspark-draft": Flash(block=5, spark=Spark(confident=True)),
     "dspark-bonus": Flash(
         block=5, spark=Spark(confident=True), keys={"dflash.sample_from_anchor": False}
     ),
     "dspark-soft": Flash(block=4, spark=_SOFT),
+    "dspark-wide": Flash(block=48, spark=Spark()),
     "dspark-d2t": Flash(block=5, spark=Spark(), d2t=_WORDS),
     "dspark-loud": Flash(block=5, out=3.5, spark=_SOFT),
     # ------------------------------------------------ that cannot draft
@@ -241,6 +244,15 @@ FLASHES: dict[str, Flash] = {
         steps=_DRAFT, vocab=tiny.Vocab(changed={tiny.word("cedar"): "\u0120zebra"})
     ),
     "dflash-d2t-i32": Flash(steps=_DRAFT, d2t=_WORDS.astype(np.int32)),
+    "dflash-borrow-padded": Flash(
+        steps=_DRAFT, embedding=False, output=False, vocab=tiny.Vocab(padding=8)
+    ),
+    "dflash-borrow-mask": Flash(
+        steps=_DRAFT,
+        embedding=False,
+        vocab=tiny.Vocab(padding=8),
+        keys={"tokenizer.ggml.mask_token_id": SIZE + 4},
+    ),
     "dflash2": Flash(steps=_DRAFT, selector=True),
     "dspark-no-block": Flash(spark=Spark(), keys={"dflash.block_size": None}),
     "dspark-block-0": Flash(spark=Spark(), keys={"dflash.block_size": 0}),

@@ -117,6 +117,7 @@ def own(session: Session, k: int = 4, *before: str) -> SpecSettings:
         ("clock", "dspark-draft", (1, 2, 5)),
         ("clock", "dspark-bonus", (1, 4)),
         ("clock", "dspark-d2t", (3,)),
+        ("clock", "dspark-wide", (40,)),
         ("hybrid-clock", "dspark-draft", (5,)),
     ],
 )
@@ -289,6 +290,21 @@ def test_turning_by_sections_comes_to_the_same(tiny_models):
             got = run(session, spec_for(draft), prompt_of(1), 80)
             texts.append([cycle.drafted for cycle in got.cycles])
     assert texts[0] == texts[1]
+
+
+def test_rows_see_those_after_them_unless_the_file_says_otherwise(tiny_models):
+    """The last token's own row aside: what the masks behind a row hold changes its guess."""
+    prompt, found = prompt_of(1, 30), {}
+    for name in ("dflash-loud", "dflash-loud-causal"):
+        with begin(tiny_models, "jitter", name, **EXACT) as session:
+            session._feed()
+            session.context.follow(prompt[:-1])
+            block = session._opened.heads
+            found[name] = block.guess(prompt[len(block.tokens) :])[0].copy()
+    last = BLOCK - 2  # sees as much either way
+    apart = np.abs(found["dflash-loud"] - found["dflash-loud-causal"]).max(axis=1)
+    assert apart[last] < ROUNDING
+    assert (apart[:last] > 100 * ROUNDING).all()
 
 
 # ---------------------------------------------------------------- lossless
@@ -485,6 +501,8 @@ def test_no_logits_for_a_whole_batch(tiny_models):
         ("clock", "dflash-streams", "hyper-connections"),
         ("clock", "dflash-token", "cannot draft for"),
         ("clock", "dflash-d2t-i32", "not 64-bit"),
+        ("clock", "dflash-borrow-padded", "328 tokens where that of clock.gguf has 320"),
+        ("clock", "dflash-borrow-mask", "mask token 324 is outside the target's vocabulary of 320"),
         ("clock", "dflash2", "a DFlash2 draft is not run here"),
         ("clock", "dspark-no-block", "0 tokens long"),
         ("clock", "dspark-block-0", "0 tokens long"),
