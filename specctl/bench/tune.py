@@ -31,8 +31,12 @@ from specctl.settings import DraftSettings, SpecSettings
 
 NGRAMS = ("ngram-mod", "ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-cache")
 # Draft lengths that are tried first; the first round's K* joins them.
-KS: Mapping[str, tuple[int, ...]] = {"draft-simple": (4, 2, 8)}
-OTHER_KS = (2, 1, 4)  # heads and block drafters: one head's guesses get worse fast
+KS: Mapping[str, tuple[int, ...]] = {
+    "draft-simple": (4, 2, 8),
+    "draft-dflash": (4, 8, 15),  # a block costs the same however much of it is proposed
+    "draft-dspark": (4, 8, 15),
+}
+OTHER_KS = (2, 1, 4)  # heads: one head's guesses get worse fast
 K_MOST = 16  # no K* beyond it is tried
 QUANTISED = "q8_0"
 FINALISTS = 2
