@@ -54,14 +54,18 @@ def stopping(stop: Callable[[], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def on_endings(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
-    """Inside, `handler` is called for SIGINT, SIGTERM and SIGHUP, as far as there are such."""
-    names = [name for name in _ENDINGS if hasattr(signal, name)]
-    before = {name: signal.signal(getattr(signal, name), handler) for name in names}
+    """Inside, `handler` is called for SIGINT, SIGTERM and SIGHUP, as far as there are such.
+
+    One that whoever started us has ignored (nohup, a shell's `&`) stays ignored.
+    """
+    signals = [getattr(signal, name) for name in _ENDINGS if hasattr(signal, name)]
+    heard = [one for one in signals if signal.getsignal(one) != signal.SIG_IGN]
+    before = {one: signal.signal(one, handler) for one in heard}
     try:
         yield
     finally:
-        for name, old in before.items():
-            signal.signal(getattr(signal, name), old)
+        for one, old in before.items():
+            signal.signal(one, old)
 
 
 @contextlib.contextmanager
