@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib.metadata
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from specctl.bench.identity import Replayer, check
 from specctl.bench.report import summarise
@@ -82,7 +82,7 @@ def conduct(
     draft: Path | None,
     opener: Opener,
     known: Sequence[Run] = (),
-) -> Iterator[Step]:
+) -> Generator[Step, None, None]:
     """Every step of the benchmark; the last one is its `Outcome`.
 
     `known` runs of this plan were measured earlier and are not done again. A KeyboardInterrupt ends
@@ -131,6 +131,29 @@ def conduct(
         engine=_engine(),
         interrupted=interrupted,
     )
+
+
+S = TypeVar("S")
+
+
+def driven(steps: Generator[S, None, None], show: Callable[[S], object]) -> Outcome:
+    """Run a benchmark to its outcome, showing every other step.
+
+    A Ctrl-C while a step is shown ends the benchmark as one inside it does: it is handed in, so
+    that what is complete is kept.
+
+    Raises:
+        KeyboardInterrupt: nothing was complete. Else as the benchmark itself.
+    """
+    step = next(steps)
+    while not isinstance(step, Outcome):
+        try:
+            show(step)
+        except KeyboardInterrupt as stop:
+            step = steps.throw(stop)
+        else:
+            step = next(steps)
+    return step
 
 
 def complete(plan: BenchPlan, runs: Sequence[Run]) -> tuple[BenchPlan, list[Run]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -74,7 +74,7 @@ class _Task:
 
 def conduct_served(
     plan: BenchPlan, batches: Sequence[int], fleet: Fleet, subject: Subject
-) -> Iterator[Step]:
+) -> Generator[Step, None, None]:
     """Every step; the last one is the `Outcome`. A server that fails, or Ctrl-C, ends it early,
     with what every arm has done by then; `Outcome.served.failure` says why.
 
@@ -89,10 +89,11 @@ def conduct_served(
     runs: list[Run] = []
     failure, hint, interrupted = "", "", False
     try:
-        for step in _measure(plan, batch_plan, loads, fleet, answers):
-            if isinstance(step, RunDone):
-                runs.append(step.run)
-            yield step
+        with contextlib.closing(_measure(plan, batch_plan, loads, fleet, answers)) as steps:
+            for step in steps:
+                if isinstance(step, RunDone):
+                    runs.append(step.run)
+                yield step
     except (RemoteError, KeyboardInterrupt) as error:
         cut = complete(plan, [run for run in runs if not _of_batch(run)])
         if not cut[1]:
@@ -140,7 +141,7 @@ def _measure(
     loads: Sequence[Wave],
     fleet: Fleet,
     answers: dict[RunKey, tuple[Reply, ...]],
-) -> Iterator[Ready | RunDone]:
+) -> Generator[Ready | RunDone, None, None]:
     tasks = _tasks(plan, batch_plan, loads)
     progress = _Progress(tasks)
     arms = [arm.name for arm in plan.all_arms]

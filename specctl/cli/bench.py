@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from specctl.bench import workloads
-from specctl.bench.conduct import Checking, Opened, conduct
+from specctl.bench.conduct import Checking, Opened, Step, conduct, driven
 from specctl.bench.results import Outcome, check_writable, document, kept_path, write
 from specctl.bench.run import Arm, BenchPlan, Calibration, RunDone
 from specctl.cli import aliases, bound
@@ -135,7 +135,8 @@ def bench(
     Plain and every --spec-type run on one loaded model, interleaved, after a warm-up that does not
     count. The texts are compared token by token. Of kept results: specctl bench compare A B shows
     what changed, specctl bench page RESULT draws one. --engine does the same over HTTP with
-    llama-server, or with a running server of any engine.
+    llama-server, or with a running server of any engine. Stopped, it shows and keeps what every arm
+    has done, and exits with 130.
     """
 
     def spec(types: str, k: int | None) -> SpecSettings:
@@ -218,7 +219,11 @@ Outputs = tuple[Path | None, Path | None, Path | None]  # --json, --html, --svg
 
 
 def _finish(outcome: Outcome, outputs: Outputs, strict: bool, word: str | None = None) -> None:
-    """Show it and keep it; then fail where the measurement did, or where --strict says so."""
+    """Show it and keep it; then fail where the measurement did, or where --strict says so.
+
+    Raises:
+        typer.Exit: it was stopped (130); nothing else is to be measured then.
+    """
     if outcome.interrupted:
         prompts_done = len(outcome.plan.prompts)
         err().print(f"stopped: this is about the {prompts_done} prompts that every arm has done")
@@ -231,6 +236,8 @@ def _finish(outcome: Outcome, outputs: Outputs, strict: bool, word: str | None =
     if served is not None and served.failure:
         above = "what every arm had done until then is above"
         raise RemoteError(served.failure, "\n".join(filter(None, (above, served.hint))))
+    if outcome.interrupted:
+        raise typer.Exit(130)
     if strict and outcome.report.failures:
         raise SpecctlError("--strict: " + "; ".join(outcome.report.failures))
 
@@ -276,9 +283,9 @@ def _run(plan: BenchPlan, files: Resolved) -> Outcome:
     """Do it, showing every step on stderr."""
     from specctl.engine.session import open_session
 
-    outcome = None
     with view.progress(err()) as show:
-        for step in conduct(plan, files.model, files.draft, open_session):
+
+        def shown(step: Step) -> None:
             if isinstance(step, Opened):
                 view.opening(err(), step, plan)
             elif isinstance(step, Calibration):
@@ -287,10 +294,8 @@ def _run(plan: BenchPlan, files: Resolved) -> Outcome:
                 show(step)
             elif isinstance(step, Checking):
                 view.checking(err(), step)
-            else:
-                outcome = step
-    assert outcome is not None
-    return outcome
+
+        return driven(conduct(plan, files.model, files.draft, open_session), shown)
 
 
 def _run_on_screen(plan: BenchPlan, files: Resolved) -> Outcome | None:

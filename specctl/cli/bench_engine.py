@@ -14,11 +14,12 @@ from rich.markup import escape
 
 from specctl.bench import words
 from specctl.bench.compare import compare
+from specctl.bench.conduct import driven
 from specctl.bench.report import Row
 from specctl.bench.results import Outcome, document
 from specctl.bench.run import BenchPlan, RunDone
 from specctl.bench.served import Fleet, check_batches
-from specctl.bench.served_conduct import Ready, Subject, conduct_served
+from specctl.bench.served_conduct import Ready, Step, Subject, conduct_served
 from specctl.bench.stored import parse
 from specctl.cli import bench_compare
 from specctl.cli import bench_view as view
@@ -247,17 +248,15 @@ def _run(plan: BenchPlan, batches: Sequence[int], fleet: Fleet, subject: Subject
         markup=False,
         soft_wrap=True,
     )
-    outcome = None
     with ended_alike(), view.progress(err()) as show:
-        for step in conduct_served(plan, batches, fleet, subject):
+
+        def shown(step: Step) -> None:
             if isinstance(step, Ready):
                 err().print(f"{step.arm}: {step.setup.title} is ready", style="dim", markup=False)
             elif isinstance(step, RunDone):
                 show(step)
-            else:
-                outcome = step
-    assert outcome is not None
-    return outcome
+
+        return driven(conduct_served(plan, batches, fleet, subject), shown)
 
 
 # ---------------------------------------------------------------- what is shown

@@ -86,8 +86,10 @@ class FakeFleet:
     @contextlib.contextmanager
     def open(self, arm: str) -> Iterator[_Server]:
         self.log.append(f"open {arm}")
-        yield _Server(self, arm)
-        self.log.append(f"close {arm}")
+        try:
+            yield _Server(self, arm)
+        finally:
+            self.log.append(f"close {arm}")
 
     def setup(self) -> Setup:
         return Setup(

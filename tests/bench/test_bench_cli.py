@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,34 @@ def test_strict_fails_on_an_identity_bug(run: Run, scripted: FakeSession) -> Non
     assert "BUG" in out
     assert "token 50: single steps do not give plain's token again" in " ".join(out.split())
     assert "3 texts differ from plain's without a tie" in " ".join(err.split())
+
+
+def test_stopped_it_keeps_what_is_there_and_exits_130(run: Run, scripted: FakeSession) -> None:
+    def pace(generation: int) -> float:
+        if generation == 3 + 4:  # the warm-up's, then two prompts
+            raise KeyboardInterrupt
+        return 1.0
+
+    scripted.pace = pace
+    code, out, err = run("--quick", "--strict")
+    assert code == 130
+    assert "stopped: this is about the 2 prompts" in err
+    assert "kept as" in err
+    assert "ngram-simple" in out
+
+
+def test_stopped_beside_a_server_nothing_more_is_measured(
+    run: Run, scripted: FakeSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from fake_bench import arm, finished, plan
+
+    from specctl.cli import bench_engine
+
+    outcome = replace(finished(tmp_path, FakeSession(), plan(arm("none"))), interrupted=True)
+    monkeypatch.setattr(bench_engine, "measure_started", lambda *_: outcome)
+    code, _, err = run("--quick", "--engine", "llama-server", "--also-in-process")
+    assert code == 130, err
+    assert scripted.calls == []
 
 
 def test_json_holds_everything_and_no_place(run: Run, tmp_path: Path) -> None:

@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 from fake_bench import FakeSession, arm, plan
+from fake_served import FakeFleet
+from fake_served import plan as served_plan
 
-from specctl.bench.conduct import conduct
+from specctl.bench.conduct import conduct, driven
 from specctl.bench.results import Outcome
+from specctl.bench.run import RunDone
+from specctl.bench.served_conduct import Subject, conduct_served
 
 WARM_UP = 3  # plain, the arm, plain
 
@@ -48,3 +52,44 @@ def test_repeats_that_are_complete_are_reported(tmp_path: Path) -> None:
 def test_nothing_complete_is_an_interruption(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         interrupted_after(1, tmp_path)
+
+
+class Pressing:
+    """Shows steps; Ctrl-C comes while it shows the run after so many."""
+
+    def __init__(self, runs: int) -> None:
+        self.left = runs
+
+    def __call__(self, step: object) -> None:
+        self.left -= isinstance(step, RunDone)
+        if self.left < 0:
+            self.left = 10**9
+            raise KeyboardInterrupt
+
+
+def test_while_a_run_is_shown_nothing_complete_is_lost(tmp_path: Path) -> None:
+    model = tmp_path / "fake.gguf"
+    model.write_bytes(b"GGUF")
+    session = FakeSession()
+    what = plan(arm("ngram-simple"), prompts=4, repeats=1)
+    outcome = driven(conduct(what, model, None, lambda *_: session), Pressing(4))
+    assert outcome.interrupted
+    assert len(outcome.runs) == 4
+    assert session.calls[-1] == "closed"
+
+
+def test_nor_of_servers(tmp_path: Path) -> None:
+    fleet = FakeFleet(started=False)
+    steps = conduct_served(served_plan(4), (), fleet, Subject(Path("theirs"), None, 0))
+    outcome = driven(steps, Pressing(5))
+    assert outcome.interrupted
+    assert len(outcome.runs) == 6
+    assert fleet.log[-1].startswith("close")
+
+
+def test_before_anything_is_complete_it_ends_all(tmp_path: Path) -> None:
+    fleet = FakeFleet(started=False)
+    steps = conduct_served(served_plan(4), (), fleet, Subject(Path("theirs"), None, 0))
+    with pytest.raises(KeyboardInterrupt):
+        driven(steps, Pressing(0))
+    assert fleet.log[-1].startswith("close")
