@@ -202,6 +202,9 @@ class Opened:
             return []
         old = self.context
         self._context = self.new_context(k + 1)
+        old.feed(None)
+        if self.heads is not None and self.heads.borrows:
+            self.heads.close()  # opened beside the old one: `start` opens it again
         old.close()
         self.k_max = k
         return [f"reopened the context for drafts of {k} tokens"]
@@ -255,15 +258,15 @@ class Opened:
 
     def _load_draft(self, *, trunk: bool = True) -> Model:
         assert self.draft_path is not None
-        self.draft_model = model = Model(
-            self.draft_path, self._settings.draft, heads=not trunk, trunk=trunk
-        )
+        model = Model(self.draft_path, self._settings.draft, heads=not trunk, trunk=trunk)
         difference = first_difference(self.model.vocabulary(), model.vocabulary())
         if difference is not None:
+            model.close()
             raise PairError(
                 f"{model.path.name} cannot draft for {self.model.path.name}: {difference.reason}",
                 "a draft must share the target's vocabulary: take one of the same family",
             )
+        self.draft_model = model
         return model
 
     def _open_draft(self) -> None:

@@ -56,7 +56,6 @@ class Assistant(Stepwise):
         trail = Trail((LAST,), model.n_embd_out, _CHUNK, lag=1)
         super().__init__(model, trail, settings, cancel, clock)
         self._settings, self._threads = settings, threads
-        self._target: Context | None = None
 
     def longest(self, length: int) -> int:
         """Most tokens that can be drafted after a text of `length` tokens.
@@ -64,17 +63,6 @@ class Assistant(Stepwise):
         Without a token before the last one there is nothing to read.
         """
         return self.n_ctx - length + 1 if self._true else 0
-
-    def start(self, context: Context) -> None:
-        """The target's memory is empty.
-
-        Raises:
-            ModelError: no room for the context.
-        """
-        if self._target is not context:  # not its address, which another one may have had
-            self.close()
-            self._target = context
-        super().start(context)
 
     def _open(self, context: Context) -> None:
         # the target's placement: of it only the type of the KV cache matters here

@@ -247,7 +247,11 @@ class Context:
         if tap is not None:
             self.clear()
             self._give(tap, True)
-            tap.start(self)
+            try:
+                tap.start(self)
+            except BaseException:
+                self._give(tap, False)
+                raise
             self._tap = tap
 
     def _give(self, tap: Tap | None, on: bool) -> None:
@@ -317,8 +321,7 @@ class Context:
         if status == _OK:
             self.tokens.extend(tokens)
             self._rollback.decoded(count)
-            if self._tap is not None:
-                self._tap.decoded(count, batch is self._silent)
+            self._tell(count, batch is self._silent)
             return
         self._resynchronise(tokens)
         if status == _ABORTED and self._cancel is not None and self._cancel.is_set:
@@ -326,6 +329,18 @@ class Context:
         if status == _NO_SLOT:
             raise ContextFullError(f"llama.cpp found no room for {count} more tokens")
         raise EngineError(f"llama_decode failed with {status}: {log.reason() or 'no reason given'}")
+
+    def _tell(self, count: int, stands: bool) -> None:
+        """Let the tap hear of a pass. Where it is stopped in the middle, the pass is taken back:
+        what it has and what is held here would not fit together any more.
+        """
+        if self._tap is None:
+            return
+        try:
+            self._tap.decoded(count, stands)
+        except BaseException:
+            self._rewind(len(self.tokens) - count)
+            raise
 
     def _resynchronise(self, tokens: Sequence[int]) -> None:
         """After a decode that did not finish: hold what is whole."""

@@ -64,7 +64,7 @@ class Follower:
         self.tokens: list[int] = []  # of the positions it has read
         self._true = 0
         self._cells = 0  # what the native memory holds, perhaps with a stale end
-        self._source: Any = None  # the target's context
+        self._target: Context | None = None
         self.handle: Any = None
         self.n_ctx, self.n_vocab = settings.n_ctx, model.n_vocab
 
@@ -102,10 +102,11 @@ class Follower:
         Raises:
             ModelError: no room for a context that is opened only now.
         """
-        if self.handle is None or (self.borrows and self._source != context.handle):
+        # not its address, which another one may have had
+        if self.handle is None or (self.borrows and self._target is not context):
             self.close()
             self._open(context)
-        self._source = context.handle
+        self._target = context
         self.clear()
         self._trail.start(context)
 
