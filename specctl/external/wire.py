@@ -71,6 +71,19 @@ class Address:
         """Without user, password and query."""
         return re.sub(r"//[^/@]*@", "//", self.base)
 
+    def is_same(self, other: Address) -> bool:
+        """The same scheme, host, port and path: the same server, whatever user and query say. All
+        names of this machine's loopback are one host.
+        """
+        return _place(self.base) == _place(other.base)
+
+
+def _place(base: str) -> tuple[str, str, int, str]:
+    parts = urlsplit(base)
+    host = (parts.hostname or "").rstrip(".")
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return parts.scheme, "localhost" if _LOCAL.fullmatch(host) else host, port, parts.path
+
 
 def address(text: str) -> Address:
     """What a user types: `host:port`, a web address, or one of a server's own paths.
@@ -138,19 +151,16 @@ class Line:
             KeyRefusedError: 401 or 403.
             JunkError: too large, or compressed.
         """
-        query = f"?{self.where.query}" if self.where.query else ""
-        return self._whole("GET", path, path + query, None, self._timeout)
+        return self._whole("GET", path, None, self._timeout)
 
     def post(self, path: str, body: dict[str, Any], timeout: float) -> Answer:
         """The same for a request that may take `timeout` seconds to answer. Raises as `get`."""
-        return self._whole("POST", path, path, body, timeout)
+        return self._whole("POST", path, body, timeout)
 
-    def _whole(
-        self, method: str, path: str, target: str, sent: dict[str, Any] | None, timeout: float
-    ) -> Answer:
+    def _whole(self, method: str, path: str, sent: dict[str, Any] | None, timeout: float) -> Answer:
         late = self._slow(path, timeout)
         body = bytearray()
-        with self._in_time(timeout, late), self._request(method, target, sent, timeout) as response:
+        with self._in_time(timeout, late), self._request(method, path, sent, timeout) as response:
             for chunk in self._chunks(response, late):
                 body += chunk
                 if len(body) > LARGEST:
@@ -208,7 +218,7 @@ class Line:
         timeout = httpx2.Timeout(self._timeout, read=silence)
         request = self._client.build_request(
             method,
-            self.where.base + path,
+            self.where.base + path + (f"?{self.where.query}" if self.where.query else ""),
             json=body,
             timeout=timeout,
             extensions={"trace": self._deadline.trace},

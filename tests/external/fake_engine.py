@@ -45,6 +45,7 @@ class FakeEngine:
         self.k = 4
         self.stream: list[str] = []  # what /cycles or a chat sends
         self.asked: list[dict[str, Any]] = []
+        self.queries: list[str] = []  # of the posts
         self.port = port
         self.server: ThreadingHTTPServer | None = None
         self.connections: list[socket.socket] = []
@@ -272,6 +273,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         asked = json.loads(body)
         self.fake.asked.append(asked)
+        self.fake.queries.append(self.path.partition("?")[2])
         reply = self.fake.reply(asked)
         if isinstance(reply, tuple):
             self._send(*reply)

@@ -138,6 +138,33 @@ def test_a_password_in_an_address_is_not_shown():
     assert address("http://h:1/metrics?model=a").query == "model=a"
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("http://h:1/?t=1", "http://me:x@h:1/v1", True),
+        ("localhost:8080", "http://127.0.0.1:8080", True),
+        ("http://[::1]:8080", "http://127.0.0.2:8080/v1/", True),
+        ("http://h", "http://H:80", True),
+        ("https://h", "https://h:443", True),
+        ("http://h", "https://h", False),
+        ("http://h:1", "http://h:2", False),
+        ("http://h:1/plain", "http://h:1/spec", False),  # behind one gateway
+        ("http://h1", "http://h2", False),
+    ],
+)
+def test_the_same_server_by_two_addresses(one, other, same):
+    assert address(one).is_same(address(other)) is same
+
+
+def test_the_query_goes_with_every_request():
+    with FakeEngine("vllm") as engine:
+        engine.stream = ["x"]
+        with contextlib.closing(Line(address(engine.url + "/?token=1"))) as line:
+            line.post("/v1/chat/completions", {}, 1.0)
+            list(line.events("/v1/chat/completions", {}))
+    assert engine.queries == ["token=1", "token=1"]
+
+
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_events_however_they_are_cut(size):
     text = b": hello\r\ndata: one\r\n\r\nevent: x\ndata:two\ndata: three\n\ndata: cut off"
