@@ -73,7 +73,7 @@ class Given:
     @property
     def model(self) -> str:
         """What the server calls its model."""
-        return self._spec.model or "unnamed"
+        return self._spec.shown_model or "unnamed"
 
     @property
     def has_plain(self) -> bool:
@@ -82,8 +82,9 @@ class Given:
 
     @property
     def arm(self) -> Arm:
-        """Named by the server's own word for its method."""
-        name = self._spec.method or SPECULATIVE
+        """Named by the server's own word for its method, where that is no word for plain."""
+        method = self._spec.method
+        name = SPECULATIVE if method in ("", PLAIN, "none") else method
         return Arm(name, SpecSettings(types=tuple(dict.fromkeys(name.split(",")))))
 
     def open(self, arm: str) -> AbstractContextManager[Served]:
@@ -111,9 +112,9 @@ class Given:
 def _plain_peer(spec: Peer, url: str | None, key: str | None, model: str | None) -> Peer | None:
     if url is None:
         return spec.switched_off()
-    if address(url) == address(spec.url):
+    if address(url).is_same(address(spec.url)):
         raise UsageError("--baseline-url is the address of --engine", "it must not speculate")
-    peer = Peer(url, key, None if model is None else model)
+    peer = Peer(url, key, model)
     if peer.speculates is True:
         peer.close()
         raise UsageError(
@@ -212,10 +213,10 @@ class Started:
         Raises:
             SpecctlError: it cannot be started; RemoteError: it ended, or does not speculate.
         """
-        port = _free_port()
+        port = _free_port()  # in the log's name, too: others may be measuring
         command = self._command(self._specs[arm], port)
         name = re.sub(r"[^\w.-]+", "-", arm)
-        log = paths.cache_dir() / "engines" / f"bench-{name}.log"
+        log = paths.cache_dir() / "engines" / f"bench-{name}-{port}.log"
         url = f"http://127.0.0.1:{port}"
         with Server(command, log) as server:
             with contextlib.closing(Line(address(url))) as line:
@@ -224,6 +225,7 @@ class Started:
                 self._title = peer.title
                 _check(arm, self._specs[arm], peer, server)
                 yield _Watched(peer, server)
+        log.unlink(missing_ok=True)  # kept where something went wrong, and its end was told
 
     def setup(self) -> Setup:
         """The same of every arm; `method` of all."""

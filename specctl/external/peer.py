@@ -15,7 +15,7 @@ from specctl.external.ledger import Ledger
 from specctl.external.poll import Counters
 from specctl.external.probe import PROMPTS
 from specctl.external.readings import Engine, Reading
-from specctl.external.recognise import Seen, recognise
+from specctl.external.recognise import Seen, recognise, word
 from specctl.external.timed import Timed, ask, body, drafted_in, ignores_eos
 from specctl.external.wire import Line, address
 
@@ -27,7 +27,9 @@ _TRY = 64  # tokens of an answer that shows whether the switch works
 
 
 class Peer:
-    """An open server. `extra` goes into every request; closing it closes its connections."""
+    """An open server. `model` as it calls it, letter by letter, for requests; `shown_model` for
+    people. `extra` goes into every request; closing it closes its connections.
+    """
 
     def __init__(
         self,
@@ -72,6 +74,11 @@ class Peer:
         return f"{self.seen.title} {self.seen.version}".strip()
 
     @property
+    def shown_model(self) -> str:
+        """Its model's name without what would steer a terminal; empty where it has none."""
+        return word(self.model)
+
+    @property
     def speculates(self) -> bool | None:
         """None: it does not say."""
         return self.seen.speculates if self.seen else None
@@ -113,18 +120,19 @@ class Peer:
             body(self.engine, self.model, chat, max_tokens, ignore_eos) | self._extra
             for chat in chats
         ]
-        counters, before = self._counters()
+        counters, before, unread = self._counters()
         while len(self._lines) < len(bodies):
             self._lines.append(Line(self._where, self._key))
         if len(bodies) == 1:
             answers = [ask(self._lines[0], bodies[0])]
         else:
             answers = _at_once(self._lines, bodies)
-        if counters is None or before is None:
-            return tuple(answers)
-        moved, note = self._moved(counters, before, sum(one.tokens for one in answers))
-        notes = (*answers[0].notes, note) if note else answers[0].notes
-        answers[0] = replace(answers[0], records=moved, notes=notes)  # sums of all of them
+        moved: tuple[Interval, ...] = ()
+        if counters is not None and before is not None:
+            moved, unread = self._moved(counters, before, sum(one.tokens for one in answers))
+        if moved or unread:  # the first one bears the sums of all of them
+            notes = (*answers[0].notes, unread) if unread else answers[0].notes
+            answers[0] = replace(answers[0], records=moved, notes=notes)
         return tuple(answers)
 
     # what it tells of itself
@@ -132,11 +140,10 @@ class Peer:
     def _model(self, asked: str | None) -> str:
         listed = _listed(self._lines[0])
         if asked is None:
-            return (self.seen.model if self.seen else "") or next(iter(listed), "")
+            return next(iter(listed), "") or (self.seen.model if self.seen else "")
         if listed and asked not in listed:
-            raise UsageError(
-                f"{self.url} serves no model {asked!r}", "it lists: " + ", ".join(listed[:8])
-            )
+            names = ", ".join(word(one) for one in listed[:8])
+            raise UsageError(f"{self.url} serves no model {asked!r}", f"it lists: {names}")
         return asked
 
     def _slots(self) -> int | None:
@@ -150,20 +157,31 @@ class Peer:
 
     # its counters, where an answer does not carry its own
 
-    def _counters(self) -> tuple[Counters | None, Reading | None]:
+    def _counters(self) -> tuple[Counters | None, Reading | None, str]:
+        """They, what they are now, and a word where they cannot be read."""
         seen = self.seen
         if seen is None or seen.engine in ("llama-server", "specctl") or not seen.metrics:
-            return None, None
+            return None, None, ""
         counters = Counters(self._lines[0], replace(seen, listed=()))
         try:
-            return counters, counters.look()
+            return counters, counters.look(), ""
         except RemoteError:
-            return None, None
+            return None, None, "its counters could not be read before an answer"
 
     def _moved(
         self, counters: Counters, before: Reading, tokens: int
     ) -> tuple[tuple[Interval, ...], str]:
-        """What its counters moved by, and a word where that is more than our answers."""
+        """What its counters moved by, and a word where that is more than our answers, or not
+        known: an answer stands, whatever becomes of its counters.
+        """
+        try:
+            return self._followed(counters, before, tokens)
+        except RemoteError:  # a server that is gone is noticed by the next request
+            return (), "its counters could not be read after an answer"
+
+    def _followed(
+        self, counters: Counters, before: Reading, tokens: int
+    ) -> tuple[tuple[Interval, ...], str]:
         assert self.seen is not None
         ledger = Ledger(self.seen.engine, time.monotonic())
         ledger.enter(before, time.monotonic())
@@ -209,7 +227,7 @@ def _at_once(lines: Sequence[Line], bodies: Sequence[Mapping[str, Any]]) -> list
     def run(number: int) -> None:
         gate.wait()
         try:
-            found[number] = ask(lines[number], bodies[number])
+            found[number] = ask(lines[number], bodies[number], alone=False)
         except Exception as error:
             found[number] = error
 

@@ -73,7 +73,7 @@ def recognise(line: Line) -> Seen:
     seen = _about(line, engine, _first_model(models), counted)
     if engine == "specctl" and counted:
         on, method = specctl_method(parse(metrics.text))
-        return replace(seen, speculates=on, method=_word(method))
+        return replace(seen, speculates=on, method=word(method))
     listed = metrics.json() if engine == "trtllm" and metrics.ok else None
     return replace(seen, listed=tuple(listed)) if isinstance(listed, list) else seen
 
@@ -151,19 +151,19 @@ def _stranger(line: Line, metrics: Answer, models: Answer) -> RemoteError:
 
 
 def _about(line: Line, engine: Engine, model: dict[str, Any], counted: bool) -> Seen:
-    name = _word(model.get("id"))
+    name = word(model.get("id"))
     url = line.where.shown
     if engine == "llama-server":
         return _llama(line, url, name, counted)
     if engine == "sglang":
         info = _sglang_info(line)
         told = info.get("speculative_algorithm", False)  # null: none is set
-        method = _word(told)
+        method = word(told)
         on = bool(method) if told is None or isinstance(told, str) else None
-        return Seen(engine, url, name, _word(info.get("version")), on, method, counted)
+        return Seen(engine, url, name, word(info.get("version")), on, method, counted)
     version = line.get("/version") if engine != "specctl" else None
     value = version.json() if version is not None and version.ok else None
-    number = _word(value.get("version")) if isinstance(value, dict) else ""
+    number = word(value.get("version")) if isinstance(value, dict) else ""
     return Seen(engine, url, name, number, metrics=counted, cycles=engine == "specctl")
 
 
@@ -171,9 +171,9 @@ def _llama(line: Line, url: str, name: str, counted: bool) -> Seen:
     """/slots tells whether it speculates; /props does not, whatever it says of types."""
     props = line.get("/props")
     value = props.json() if props.ok else None
-    build = _word(value.get("build_info")) if isinstance(value, dict) else ""
+    build = word(value.get("build_info")) if isinstance(value, dict) else ""
     if not name and isinstance(value, dict):
-        name = _word(value.get("model_alias")) or _word(value.get("model_path"))
+        name = word(value.get("model_alias")) or word(value.get("model_path"))
     on, method = slots(line.get("/slots"))
     return Seen("llama-server", url, name, build, on, method, counted)
 
@@ -189,12 +189,12 @@ def slots(answer: Answer) -> tuple[bool | None, str]:
     for one in found:
         params = one.get("params")
         types = params.get("speculative.types") if isinstance(params, dict) else None
-        names = [part for part in _word(types).split(",") if part and part != "none"]
+        names = [part for part in word(types).split(",") if part and part != "none"]
         if names:
             return True, ",".join(names)
     return True, ""
 
 
-def _word(value: object) -> str:
-    """A short printable word of somebody else's."""
+def word(value: object) -> str:
+    """A short printable word of somebody else's; empty where it is no text."""
     return printable(" ".join(value.split()))[:200] if isinstance(value, str) else ""

@@ -3,6 +3,8 @@
 A server's first token comes out of the prompt's pass, so the time from the first token to the last
 is that of the tokens after it. How many tokens came with the first text is told by llama-server's
 timings and by usage on every chunk (vLLM, SGLang, TensorRT-LLM, specctl); else it is taken for one.
+Of an answer that was held back and came in one piece no token is timed; of one in pieces, those of
+the first piece are not.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from specctl.events import Interval, PromptDone, Record
+from specctl.external.arrivals import crowd, in_one_piece
 from specctl.external.errors import JunkError
 from specctl.external.probe import Chunk, Cycles, chunk_of, content_of, read_event
 from specctl.external.readings import Engine
@@ -20,6 +23,7 @@ from specctl.external.wire import Line
 
 PATH = "/v1/chat/completions"
 SILENCE = 600.0  # seconds without a byte: a long prompt, or a long queue, on a slow machine
+_HELD = "a proxy or the server holds the stream back"
 _SLACK = 16  # texts beyond the tokens asked for, after which a server does not mind the limit
 _IGNORING: tuple[Engine, ...] = ("llama-server", "vllm", "sglang", "trtllm")
 _COUNTING: tuple[Engine, ...] = ("vllm", "sglang", "trtllm", "specctl")
@@ -74,15 +78,16 @@ def body(
     return out
 
 
-def ask(line: Line, sent_body: Mapping[str, Any]) -> Timed:
-    """Send it, and read the stream to its end.
+def ask(line: Line, sent_body: Mapping[str, Any], alone: bool = True) -> Timed:
+    """Send it, and read the stream to its end. Of one that is not `alone` the arrival of its texts
+    is not judged: other answers, which we read meanwhile, put it off.
 
     Raises:
         GoneError, KeyRefusedError: no answer, no entrance.
         JunkError: an error of the server, no stream of answers, or more tokens than asked for.
     """
     begun = time.monotonic()
-    answer = _Answer(int(sent_body["max_tokens"]))
+    answer = _Answer(int(sent_body["max_tokens"]), alone)
     for data in line.events(PATH, dict(sent_body), SILENCE):
         now = time.monotonic() - begun
         if data == "[DONE]":
@@ -94,9 +99,10 @@ def ask(line: Line, sent_body: Mapping[str, Any]) -> Timed:
 @dataclass(slots=True)
 class _Answer:
     asked: int
+    alone: bool
     texts: list[str] = field(default_factory=list)
-    first: float | None = None
-    first_tokens: int | None = None
+    times: list[float] = field(default_factory=list)  # of the texts
+    told: list[int | None] = field(default_factory=list)  # tokens so far, as each text came
     last: float = 0.0
     end: str = ""
     usage: Mapping[str, Any] = field(default_factory=dict)
@@ -114,10 +120,9 @@ class _Answer:
             self.texts.append(text)
             if len(self.texts) > self.asked + _SLACK:
                 raise self._too_long(f"more than {self.asked + _SLACK}")
-            if self.first is None:
-                self.first = now
-                told = chunk.tokens if chunk else _count(value.get("usage"), "completion_tokens")
-                self.first_tokens = told
+            self.times.append(now)
+            count = chunk.tokens if chunk else _count(value.get("usage"), "completion_tokens")
+            self.told.append(count)
         if text or (end and not self.end):
             self.last = now
         self.end = self.end or end
@@ -145,22 +150,39 @@ class _Answer:
             notes.append("it does not count its tokens: chunks of text stand for them")
         if tokens > self.asked:
             raise self._too_long(str(tokens))
-        if self.first_tokens is None:
+        if not self.told or self.told[0] is None:
             notes.append("it does not tell how many tokens came first: taken for one")
+        first_tokens, held = self._untimed(tokens)
+        notes += [held] if held else []
         if self.cycles is not None:
             self.records += self.cycles.finish()
         return Timed(
             text="".join(self.texts),
             tokens=tokens,
-            first_tokens=min(self.first_tokens or 1, tokens),
+            first_tokens=first_tokens,
             sent=begun,
-            first=self.last if self.first is None else self.first,
+            first=self.times[0] if self.times else self.last,
             last=self.last,
             prompt_tokens=self._prompt_tokens(),
             finish="length" if self.end == "length" else "eog",
             records=tuple(self.records) or _own(self.usage, tokens),
             notes=tuple(notes),
         )
+
+    def _untimed(self, tokens: int) -> tuple[int, str]:
+        """How many tokens had come by the first text, and a word where that is not the usual."""
+        first = (self.told[0] if self.told else None) or 1
+        if not self.alone or not self.times:
+            return min(first, tokens), ""
+        arrivals = [*self.times, self.last]
+        if in_one_piece(arrivals, tokens - first):
+            return tokens, f"its answer came in one piece, which has no rate: {_HELD}"
+        at_once = crowd(arrivals)
+        if at_once > 1:
+            by_then = self.told[at_once - 1] or at_once
+            note = f"its answer came in pieces, of which the first is not timed: {_HELD}"
+            return min(by_then, tokens), note
+        return min(first, tokens), ""
 
     def _prompt_tokens(self) -> int:
         told = _count(self.usage, "prompt_tokens")

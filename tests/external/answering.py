@@ -19,7 +19,8 @@ class Answering(FakeEngine):
     speculate, or is asked not to by a `switch` it knows.
 
     `trouble`: status (answers `status`), cut (ends in the middle), endless (minds no max_tokens),
-    longer (one token more), error (an error event), mute (no count of its tokens), page (no chat).
+    longer (one token more), error (an error event), mute (no count of its tokens), page (no chat),
+    held (everything at the end), deaf (no counters after an answer).
     """
 
     def __init__(self, kind: str, **changes: Any) -> None:
@@ -55,7 +56,10 @@ class Answering(FakeEngine):
             self.now_at_once += 1
             self.most_at_once = max(self.most_at_once, self.now_at_once)
         try:
-            yield from self._events(asked)
+            held = self.trouble == "held" and asked["max_tokens"] > 16  # no warm-up
+            yield from list(self._events(asked)) if held else self._events(asked)
+            if self.trouble == "deaf":
+                self.fault = "error"
         finally:
             with self.lock:
                 self.now_at_once -= 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -223,6 +224,46 @@ def test_arms_that_are_the_wrong_way_round(bench: Run, serving: Callable[..., An
     assert "it is no baseline" in err
 
 
+def test_a_server_is_not_its_own_baseline(bench: Run, serving: Callable[..., Answering]) -> None:
+    url = serving("vllm").url
+    for other in (url.replace("127.0.0.1", "localhost"), url + "/v1?t=1"):
+        code, _, err = bench("--engine", url + "/?t=1", "--baseline-url", other)
+        assert code == 2
+        assert "is the address of --engine" in err
+
+
+@pytest.mark.parametrize("method", ["plain", "none"])
+def test_a_method_called_plain_is_an_arm_of_its_own(
+    bench: Run,
+    serving: Callable[..., Answering],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    method: str,
+) -> None:
+    monkeypatch.setattr("specctl.external.peer.Peer.method", property(lambda _: method))
+    spec, plain = serving("llama-server"), serving("llama-server", speculative=False)
+    file = tmp_path / "r.json"
+    code, _, err = bench(
+        "--engine", spec.url, "--baseline-url", plain.url, "--json", str(file), "--strict"
+    )
+    assert code == 0, err
+    assert [arm["name"] for arm in kept(file)["arms"]] == ["plain", "speculative"]
+
+
+def test_a_stream_held_back_shows_no_speed_up(
+    bench: Run, serving: Callable[..., Answering], tmp_path: Path
+) -> None:
+    spec, plain = serving("openai", trouble="held"), serving("openai")
+    file = tmp_path / "r.json"
+    code, out, err = bench(
+        *("--engine", spec.url, "--baseline-url", plain.url, "-n", "32", "--json", str(file))
+    )
+    assert code == 0, err
+    assert "its answer came in one piece, which has no rate: a proxy or the server holds" in out
+    assert "faster" not in out
+    assert kept(file)["report"]["rows"][-1]["speedup"] is None
+
+
 def test_a_key_is_sent(bench: Run, serving: Callable[..., Answering]) -> None:
     engine = serving("vllm", key="secret")
     assert bench("--engine", engine.url)[0] == 1
@@ -275,6 +316,7 @@ def test_started_once_for_each_arm(
     assert data["machine"]["threads"] == 1
     assert data["served"]["servers"] == "together"
     assert "keeps the pool of ngram-mod" in out
+    assert list((paths.cache_dir() / "engines").glob("*.log")) == []  # nothing went wrong
     assert data["report"]["rows"][-1]["acceptance_rate"] == pytest.approx(7 / 12)
 
 
@@ -299,6 +341,8 @@ def test_a_server_that_dies_shows_its_log(
     assert "ended with exit code 9" in err
     assert "a bad graph" in err
     assert "Does it pay?" in out  # two of three repeats
+    (log,) = (paths.cache_dir() / "engines").glob("bench-ngram*.log")
+    assert re.search(r"-\d+\.log$", log.name)  # of this server alone: two may be measuring
     monkeypatch.setenv("FAKE_LLAMA_SERVER", "dies")
     code, out, err = bench(*common)
     assert (code, out) == (1, "")

@@ -74,7 +74,32 @@ def test_the_others_count(peer: Callable[..., Any], kind: str) -> None:
     sums = totals(answer)
     assert (sums.drafted_cycles, sums.drafted, sums.accepted) == (4, 12, 7)
     assert sums.acceptance_rate == pytest.approx(7 / 12)
-    assert totals(one(found)) == sums or totals(one(found)).drafted == 12  # each answer its own
+    again = totals(one(found))  # each answer its own
+    assert (again.drafted_cycles, again.drafted, again.accepted) == (4, 12, 7)
+
+
+@pytest.mark.parametrize("kind", ["llama-server", "vllm", "openai"])
+def test_an_answer_that_was_held_back_has_no_rate(peer: Callable[..., Any], kind: str) -> None:
+    _, found = peer(kind, trouble="held")
+    answer = one(found, 32)
+    assert (answer.tokens, answer.first_tokens) == (32, 32)  # none of them is timed
+    assert any("came in one piece" in note for note in answer.notes)
+    for other in found.ask([CHAT] * 2, 32, True):  # of a wave only the whole time counts
+        assert other.first_tokens == 1
+
+
+def test_counters_that_fail_leave_the_answer(peer: Callable[..., Any]) -> None:
+    engine, found = peer("vllm", trouble="deaf")
+    answer = one(found)
+    assert (answer.tokens, answer.records) == (12, ())
+    assert "its counters could not be read after an answer" in answer.notes
+    engine.trouble = ""
+    assert "its counters could not be read before an answer" in one(found).notes
+    engine.fault = ""
+    assert totals(one(found)).drafted == 12
+    engine.close()
+    with pytest.raises(GoneError):
+        one(found)
 
 
 def test_an_engine_that_tells_nothing(peer: Callable[..., Any]) -> None:
@@ -183,6 +208,21 @@ def test_a_model_it_does_not_serve_names_those_it_does(peer: Callable[..., Any])
     with pytest.raises(UsageError, match="serves no model 'other'") as caught:
         peer("vllm", model="other")
     assert "tiny-model" in (caught.value.hint or "")
+
+
+def test_a_models_name_cannot_steer_the_terminal(
+    peer: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "a\x1b]0;PWNED\x07\x1b[31m" + "b" * 300
+    monkeypatch.setattr("answering.MODEL", name)
+    engine, found = peer("openai")
+    assert found.shown_model.isprintable()
+    assert len(found.shown_model) == 200
+    one(found)
+    assert engine.asked[-1]["model"] == name  # the server's own, letter by letter
+    with pytest.raises(UsageError) as caught:
+        peer("openai", model="other")
+    assert (caught.value.hint or "").isprintable()
 
 
 def test_a_stranger_is_no_engine(peer: Callable[..., Any]) -> None:
