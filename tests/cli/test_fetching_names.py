@@ -129,7 +129,6 @@ def test_a_header_is_read_on_the_hub_where_the_file_is_not_here(hub: HubServer) 
         ("clock:Q9", UsageError, "no quant 'Q9'", "F32"),
         ("clock+draft-simpel", UsageError, "draft-simpel", "draft-simple"),
         ("clock+draft-dflash", UsageError, "llama-server", f"runs: {PAIR};"),
-        ("gemma-4-31b-it+draft-mtp", UsageError, "of this model", "specctl pull gemma-4-31b-it"),
         ("hf:org/clock", UsageError, "names no file", "hf:owner/repo/file.gguf"),
         ("hf:org/clock@v2/clock.gguf", UsageError, "a revision", "clock.gguf --revision v2"),
         ("./clock.gguf", ModelError, "no such file", "hf:owner/repo/file.gguf"),
@@ -149,6 +148,7 @@ def test_what_cannot_be_meant_is_told(
     [
         ("clock:F32+draft-eagle3", "head.gguf", None),
         ("muse-glimmer-30b:Q4_K_M+draft-dflash", "dflash-kquant.gguf", 7),
+        ("gemma-4-31b-it:Q4_K_M+draft-mtp", "mtp-gemma-4-31B-it.gguf", 2),
         ("qwen3.8-27b:Q4_K_M+draft-mtp", "MTP/mtp-Qwen3.8-27B-Q4_0.gguf", 2),
     ],
 )
