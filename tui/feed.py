@@ -25,9 +25,11 @@ class Drain(Generic[E]):
 
     `take()` returns what has come since the last call, in order. `busy` is true while a job runs
     or waits. A job that raises ends with an error note, never silently.
+    `cut`: closing ends a running job at its next event.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cut: bool = False) -> None:
+        self._cut = cut
         self._events: deque[E | Note] = deque()
         self._jobs: queue.SimpleQueue[Callable[[], Iterator[E]] | None] = queue.SimpleQueue()
         self._waiting = 0
@@ -61,7 +63,9 @@ class Drain(Generic[E]):
             return taken
 
     def close(self, seconds: float = 5.0) -> bool:
-        """End after the running job, without those that wait; false if that takes longer."""
+        """End after the running job (`cut`: after its next event), without those that wait; false
+        if that takes longer.
+        """
         self._closing = True
         self._jobs.put(None)
         self._thread.join(seconds)
@@ -74,11 +78,17 @@ class Drain(Generic[E]):
             time.sleep(0.005)
         return not self.busy
 
+    def _do(self, events: Iterator[E]) -> None:
+        for event in events:
+            self._events.append(event)
+            if self._cut and self._closing:
+                break
+
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
             try:
                 if not self._closing:
-                    self._events.extend(job())
+                    self._do(job())
             except SpecctlError as error:
                 hint = f" ({error.hint})" if error.hint else ""
                 self._events.append(Note(error.message + hint, "error"))

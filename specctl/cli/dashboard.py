@@ -20,9 +20,10 @@ from specctl.units import parse_size
 
 if TYPE_CHECKING:
     from specctl.cli.home_desk import LocalDesk
-    from specctl.tui.home_state import Action, Home
+    from specctl.tui.feed import Drain
+    from specctl.tui.home_state import Action, Event, Home
 
-PATIENCE = 3.0  # seconds that a pull's next step, and a look, are waited for on leaving
+PATIENCE = 3.0  # seconds: at most for a pull's next step, and for a look's before a command runs
 
 
 def dashboard(
@@ -93,10 +94,9 @@ def _picture(
 def _shown(desk: LocalDesk, home: Home, theme: str | None) -> Action | None:
     """The home screen until it is left: what to run then, or None."""
     from specctl.tui.feed import Drain
-    from specctl.tui.home_state import Event
     from specctl.tui.screens.home import HomeScreen
 
-    looks: Drain[Event] = Drain()
+    looks: Drain[Event] = Drain(cut=True)
     pulls: Drain[Event] = Drain()
     shown: list[HomeScreen] = []
 
@@ -104,16 +104,33 @@ def _shown(desk: LocalDesk, home: Home, theme: str | None) -> Action | None:
         shown.append(HomeScreen(desk, home, looks, pulls, ascii_only=screen.ascii_only()))
         return shown[0]
 
+    chosen = None
     try:
         screen.run(make, theme)
+        chosen = shown[0].chosen
     finally:
         desk.stop_pull()
-        pulls.close(PATIENCE)
-        looks.close(0.0)
-        if home.pulling is not None:
-            name, home.pulling = home.pulling.name, None
-            err().print(f"stopped; what was fetched is kept: specctl pull {name} goes on there")
-    return shown[0].chosen
+        # a command, which may measure, must not begin beside a look; on leaving nothing waits
+        looks.close(PATIENCE if chosen is not None else 0.0)
+        _end_pull(home, pulls)
+    return chosen
+
+
+def _end_pull(home: Home, pulls: Drain[Event]) -> None:
+    """Wait for a pull that was told to stop, and say what the screen did not show: how it ended."""
+    from specctl.tui.home_state import Pulled
+    from specctl.tui.messages import Note
+
+    pulls.close(PATIENCE)
+    for event in pulls.take():
+        home.apply(event)
+        if isinstance(event, Pulled | Note):
+            style = {"error": "red", "warning": "yellow"}.get(event.kind)
+            err().print(event.text, style=style, markup=False, soft_wrap=True)
+    if home.pulling is not None:
+        name, home.pulling = home.pulling.name, None
+        words = f"stopped; what was fetched is kept: specctl pull {name} goes on there"
+        err().print(words, markup=False, soft_wrap=True)
 
 
 def _run(action: Action) -> bool:
