@@ -164,12 +164,14 @@ _SERVERS: dict[Servers, str] = {
 }
 
 
-def conditions(setup: Setup, batches: Sequence[int]) -> tuple[str, ...]:
-    """What is equal between the arms, what is not, and what is not known: a line for each."""
-    return tuple(_conditions(setup, batches))
+def conditions(setup: Setup, batches: Sequence[int], prompts: int) -> tuple[str, ...]:
+    """What is equal between the arms, what is not, and what is not known: a line for each.
+    `prompts`: how many there are.
+    """
+    return (*_conditions(setup), *_of_batches(setup, batches, prompts))
 
 
-def _conditions(setup: Setup, batches: Sequence[int]) -> Iterator[str]:
+def _conditions(setup: Setup) -> Iterator[str]:
     yield f"servers: {_SERVERS[setup.servers]}"
     yield (
         "clock: ours, from the first streamed token to the last; HTTP, JSON and the server's own "
@@ -201,10 +203,19 @@ def _conditions(setup: Setup, batches: Sequence[int]) -> Iterator[str]:
     for name, words in _REMEMBERING.items():
         if name in setup.method.split(","):
             yield f"memory: {words}: later runs may be drafted from earlier answers"
-    if setup.slots is not None and batches and max(batches) > setup.slots:
+
+
+def _of_batches(setup: Setup, batches: Sequence[int], prompts: int) -> Iterator[str]:
+    largest = max(batches, default=0)
+    if setup.slots is not None and largest > setup.slots:
         yield (
             f"batch: the server works on {setup.slots} at once: of larger batches the rest waits, "
             "in both arms"
+        )
+    if largest > prompts:
+        yield (
+            f"batch: above {prompts} a wave asks prompts more than once: pools of look-ups and "
+            "caches of prompts that requests share help such copies"
         )
 
 

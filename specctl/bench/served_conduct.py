@@ -72,6 +72,18 @@ class _Task:
         return len(self.wave.members)
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What of an answer is looked at again when all are there. `records`: its cycles and
+    intervals, of a drafting arm's single request alone, without their texts.
+    """
+
+    text: str
+    tokens: int
+    notes: tuple[str, ...]
+    records: tuple[Cycle | Interval, ...] = ()
+
+
 def conduct_served(
     plan: BenchPlan, batches: Sequence[int], fleet: Fleet, subject: Subject
 ) -> Generator[Step, None, None]:
@@ -83,9 +95,9 @@ def conduct_served(
         KeyboardInterrupt: the same for Ctrl-C.
     """
     load, began, unix_time = load_average(), time.monotonic(), time.time()
-    loads = waves(plan.prompts, batches)
+    prompts, loads = len(plan.prompts), waves(plan.prompts, batches)
     batch_plan = replace(plan, prompts=tuple(wave.prompt for wave in loads)) if loads else None
-    answers: dict[RunKey, tuple[Reply, ...]] = {}
+    answers: dict[RunKey, tuple[_Kept, ...]] = {}
     runs: list[Run] = []
     failure, hint, interrupted = "", "", False
     try:
@@ -106,7 +118,7 @@ def conduct_served(
         plan, singles = complete(plan, singles)
     setup = fleet.setup()
     singles = _judged(singles, answers)
-    said = conditions(setup, batches)
+    said = conditions(setup, batches, prompts)
     notes = dict.fromkeys(
         note for replies in answers.values() for one in replies for note in one.notes
     )
@@ -140,7 +152,7 @@ def _measure(
     batch_plan: BenchPlan | None,
     loads: Sequence[Wave],
     fleet: Fleet,
-    answers: dict[RunKey, tuple[Reply, ...]],
+    answers: dict[RunKey, tuple[_Kept, ...]],
 ) -> Generator[Ready | RunDone, None, None]:
     tasks = _tasks(plan, batch_plan, loads)
     progress = _Progress(tasks)
@@ -155,7 +167,7 @@ def _measure(
             for task in tasks:
                 if task.arm in served:
                     run, replies = _ask(served[task.arm], task, plan)
-                    answers[task.key] = replies
+                    answers[task.key] = tuple(_kept(task, reply) for reply in replies)
                     yield progress.done(task, run)
 
 
@@ -186,6 +198,17 @@ def _ask(served: Served, task: _Task, plan: BenchPlan) -> tuple[Run, tuple[Reply
         where = f"{task.arm} on {task.wave.prompt.key}"
         raise RemoteError(f"{where}: {error.message}", error.hint) from error
     return (_single if task.single else _wave)(task, replies), replies
+
+
+def _kept(task: _Task, reply: Reply) -> _Kept:
+    """A run has an answer for every wave, and an answer a record for every cycle."""
+    judged = task.single and task.arm != PLAIN
+    records = tuple(
+        replace(record, text="", pieces=()) if isinstance(record, Cycle) else record
+        for record in (reply.records if judged else ())
+        if isinstance(record, Cycle | Interval)
+    )
+    return _Kept(reply.text, reply.tokens, reply.notes, records)
 
 
 class _Progress:
@@ -226,7 +249,8 @@ def _wave(task: _Task, replies: Sequence[Reply]) -> Run:
 
 def _run(task: _Task, replies: Sequence[Reply], *, clock: float, timed: int, ttft: float) -> Run:
     records = [record for one in replies for record in one.records]
-    single = [r for r in records if isinstance(r, Cycle) and not r.drafted]
+    # the first token comes out of the prompt's pass, which is none of one token
+    single = [r for r in records if isinstance(r, Cycle) and not r.drafted and r.index]
     untold = sum(
         (r.passes or 0) - (r.drafted_passes or 0) for r in records if isinstance(r, Interval)
     )
@@ -254,12 +278,10 @@ def _run(task: _Task, replies: Sequence[Reply], *, clock: float, timed: int, ttf
 
 
 def _totals(records: Sequence[Record], t_1: float | None = None) -> metrics.Totals:
-    """Sums of what the server told; where it told nothing, nothing is known."""
-    told = [
-        record if t_1 is None else replace(record, t_1=t_1)
-        for record in records
-        if isinstance(record, Cycle | Interval)
-    ]
+    """Sums of what the server told, judged against `t_1` alone; where it told nothing, nothing is
+    known.
+    """
+    told = [replace(record, t_1=t_1) for record in records if isinstance(record, Cycle | Interval)]
     if told:
         return metrics.fold(told)
     return metrics.Totals(
@@ -276,30 +298,41 @@ def _of_batch(run: Run) -> bool:
     return not run.prompt.text
 
 
-def _judged(runs: Sequence[Run], answers: Mapping[RunKey, Sequence[Reply]]) -> list[Run]:
-    """With break-even against plain decoding: t_1 is the seconds per token of the plain run of the
-    same prompt and repeat.
+def _judged(runs: Sequence[Run], answers: Mapping[RunKey, Sequence[_Kept]]) -> list[Run]:
+    """With break-even against plain decoding: t_1 is the step of the plain run of the same prompt
+    and repeat.
     """
     steps = {
-        (run.prompt.key, run.repeat): run.seconds / run.timed_tokens
+        (run.prompt.key, run.repeat): step
         for run in runs
-        if run.arm == PLAIN and run.timed_tokens > 0 and run.seconds > 0
+        if run.arm == PLAIN and (step := _step(run)) is not None
     }
     out = []
     for run in runs:
         step = steps.get((run.prompt.key, run.repeat))
-        if step is not None:
+        if step is not None and run.arm != PLAIN:
             records = [record for one in answers[run.key] for record in one.records]
             run = replace(run, totals=_totals(records, step))
         out.append(run)
     return out
 
 
+def _step(plain: Run) -> float | None:
+    """Seconds of a plain pass: the mean of its own cycles, on the server's clock as drafted ones
+    are, where it shows them; else seconds per token on ours, which hold HTTP's share.
+    """
+    if plain.single_seconds > 0:
+        return plain.single_seconds / plain.single_passes
+    if plain.timed_tokens > 0 and plain.seconds > 0:
+        return plain.seconds / plain.timed_tokens
+    return None
+
+
 # ---------------------------------------------------------------- the same text?
 
 
 def _identities(
-    runs: Sequence[Run], answers: Mapping[RunKey, Sequence[Reply]]
+    runs: Sequence[Run], answers: Mapping[RunKey, Sequence[_Kept]]
 ) -> dict[RunKey, Identity]:
     """Every speculative run against the plain one of its prompt and repeat, if there is one."""
     out: dict[RunKey, Identity] = {}
@@ -310,7 +343,7 @@ def _identities(
     return out
 
 
-def compare(plain: Sequence[Reply], arm: Sequence[Reply]) -> Identity:
+def compare(plain: Sequence[_Kept], arm: Sequence[_Kept]) -> Identity:
     """Same, or differs: byte by byte of the text, then the number of tokens."""
     found = [why for a, b in zip(plain, arm, strict=True) if (why := _difference(a, b))]
     if not found:
@@ -319,7 +352,7 @@ def compare(plain: Sequence[Reply], arm: Sequence[Reply]) -> Identity:
     return Identity("differs", why=f"{of}{found[0]}; whether it is a tie cannot be told over HTTP")
 
 
-def _difference(plain: Reply, arm: Reply) -> str:
+def _difference(plain: _Kept, arm: _Kept) -> str:
     """Empty where there is none."""
     a, b = (one.text.encode("utf-8", "surrogatepass") for one in (plain, arm))
     if a != b:
@@ -334,7 +367,7 @@ def _difference(plain: Reply, arm: Reply) -> str:
 
 
 def _batches(
-    plan: BenchPlan | None, runs: Sequence[Run], answers: Mapping[RunKey, Sequence[Reply]]
+    plan: BenchPlan | None, runs: Sequence[Run], answers: Mapping[RunKey, Sequence[_Kept]]
 ) -> tuple[tuple[Run, ...], Report | None]:
     """The report of the waves that every arm has done."""
     if plan is None:

@@ -35,10 +35,10 @@ class Reply:
     notes: tuple[str, ...] = ()
 
 
-def cycle(drafted: int, accepted: int, seconds: float) -> Cycle:
-    """As a server shows one: no tokens, whole cycles."""
-    return Cycle(
-        index=0,
+def cycle(drafted: int, accepted: int, seconds: float, index: int = 1, **changes: Any) -> Cycle:
+    """As a server shows one: no tokens, whole cycles. Index 0 is the prompt's pass."""
+    one = Cycle(
+        index=index,
         asked=(),
         source="draft" if drafted else None,
         limit=0,
@@ -56,6 +56,7 @@ def cycle(drafted: int, accepted: int, seconds: float) -> Cycle:
         decision=Decision("draft" if drafted else "plain", ""),
         split=False,
     )
+    return replace(one, **changes)
 
 
 def interval(**changes: Any) -> Interval:

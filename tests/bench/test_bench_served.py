@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -24,10 +25,12 @@ from fake_served import (
 from specctl.bench import page
 from specctl.bench.compare import compare, unlike
 from specctl.bench.results import SCHEMA, SERVED_SCHEMA, Outcome, document, kept_path
-from specctl.bench.run import PLAIN, Arm
+from specctl.bench.run import PLAIN, Arm, RunDone
 from specctl.bench.served import check_batches, waves
+from specctl.bench.served_conduct import Subject, conduct_served
 from specctl.bench.stored import parse
 from specctl.errors import RemoteError, UsageError
+from specctl.events import Cycle
 from specctl.settings import SpecSettings
 
 WARM_UPS = 2
@@ -71,6 +74,43 @@ def test_break_even_is_against_the_plain_run_of_the_same_prompt(tmp_path: Path) 
     assert total.totals.accepted_per_cycle == 2
     assert total.totals.break_even == pytest.approx(0.015 / STEP - 1)
     assert total.totals.coverage == 1.0
+
+
+def test_break_even_is_on_the_servers_clock_where_plain_shows_its_passes(tmp_path: Path) -> None:
+    records = (cycle(0, 0, 0.0, index=0), *(cycle(0, 0, 0.008) for _ in range(12)))
+
+    def answers(arm: str, chats: Any) -> list[Reply]:
+        return [replace(PLAIN_REPLY, records=records) if arm == PLAIN else FAST_REPLY]
+
+    (total,) = conducted(tmp_path, FakeFleet(answers)).report.totals
+    assert total.totals.break_even == pytest.approx(0.015 / 0.008 - 1)  # 10 ms by our clock
+
+
+def test_without_a_plain_arm_there_is_no_break_even(tmp_path: Path) -> None:
+    records = tuple(cycle(3, 2, 0.015, t_1=0.005) for _ in range(4))  # its own guess
+
+    def answers(arm: str, chats: Any) -> list[Reply]:
+        return [replace(FAST_REPLY, records=records)]
+
+    (total,) = conducted(tmp_path, FakeFleet(answers), plan(baseline=False)).report.totals
+    assert total.totals.break_even is None
+    assert total.totals.accepted_per_cycle == 2
+
+
+def test_the_prompts_pass_is_no_pass_of_one_token(tmp_path: Path) -> None:
+    first = cycle(0, 0, 0.0, index=0)
+
+    def answers(arm: str, chats: Any) -> list[Reply]:
+        if arm == PLAIN:
+            return [replace(PLAIN_REPLY, records=(first, *[cycle(0, 0, STEP)] * 12))]
+        mine = (first, *[cycle(0, 0, STEP)] * 4, *[cycle(3, 2, STEP)] * 4)
+        return [replace(FAST_REPLY, records=mine)]
+
+    outcome = conducted(tmp_path, FakeFleet(answers))
+    arm = [run for run in outcome.runs if run.arm != PLAIN]
+    assert [(run.single_passes, run.single_seconds) for run in arm] == [(4, 4 * STEP)] * 2
+    assert outcome.report.totals[0].speed.noise == pytest.approx(0.10)  # the pace was the same
+    assert outcome.report.totals[0].totals.coverage == pytest.approx(4 / 9)  # there it is counted
 
 
 def test_counters_of_a_whole_answer_serve_as_well(tmp_path: Path) -> None:
@@ -242,6 +282,36 @@ def test_the_pace_of_plain_passes_is_no_noise_of_a_batch(tmp_path: Path) -> None
     assert outcome.served.batches is not None
     assert outcome.served.batches.rows[0].speed.noise == pytest.approx(0.10)
     assert outcome.report.totals[0].speed.noise == pytest.approx(1.1 * 2 - 1)  # one at a time it is
+
+
+def test_what_is_not_looked_at_again_is_not_kept(tmp_path: Path) -> None:
+    def answers(arm: str, chats: Any) -> list[Reply]:
+        records = tuple(cycle(0, 0, STEP, text="word") for _ in range(12))
+        return [replace(PLAIN_REPLY, records=records) for _ in chats]
+
+    def alive() -> list[Cycle]:
+        return [one for one in gc.get_objects() if isinstance(one, Cycle)]
+
+    before = len(alive())
+    steps = conduct_served(plan(), (2,), FakeFleet(answers), Subject(tmp_path, None, 0))
+    runs = 0
+    for step in steps:
+        if isinstance(step, RunDone):
+            runs += 1
+        if runs == 6:  # two prompts and a wave, twice
+            break
+    texts = [one.text for one in alive()]
+    assert texts.count("") - before == 2 * 12  # of the arm's single requests, for break-even
+    assert texts.count("word") == 12  # of the last answer, which is still in hand
+
+
+def test_more_at_once_than_there_are_prompts_is_said(tmp_path: Path) -> None:
+    def said(*sizes: int) -> bool:
+        conditions = conducted(tmp_path, FakeFleet(slots=8), batches=sizes).report.conditions
+        return any("above 2 a wave asks prompts more than once" in line for line in conditions)
+
+    assert said(1, 4)
+    assert not said(1, 2)
 
 
 @pytest.mark.parametrize("sizes", [(0,), (1000,), (1, -2), (257,)])
