@@ -72,6 +72,12 @@ AUTO_K_MAX = 48  # most tokens that `auto` drafts, where no --k is given
 EAGLE3_BATCH = 32  # rows of a pass of an EAGLE-3 head: llama.cpp reserves logits for all of them
 BLOCK_BATCH = 32  # the same of a block draft, or its block where that is longer
 BLOCK_MOST = 128  # rows of a block that is run: logits of all of them are reserved
+BLOCK_USUAL = 16  # tokens of a block, llama.cpp's, where a DFlash file does not say
+# llama.cpp gives a graph max(1024, 8 for each tensor) nodes, and aborts where it has more. Counted
+# in its source: what a pass takes besides its layers, each layer, each position of a Markov chain,
+# with a vocabulary of its own, with confidences. (As in llama/blocks.py; a test compares them.)
+_NODES, _NODES_A_TENSOR = 1024, 8
+_OTHER_NODES, _LAYER_NODES, _CHAIN_NODES, _MAPPED_NODES, _SURE_NODES = 64, 60, 7, 5, 8
 _SHARE, _LEAST = 1 / 8, 256 << 20  # of the weights' bytes; bytes
 
 
@@ -84,6 +90,23 @@ def most_snapshots(weights: int, state: float) -> int:
         state: bytes of one state.
     """
     return int(max(_LEAST, _SHARE * weights) / max(state, 1.0)) - 1
+
+
+def room_for_chain(
+    size: int, n_layer: int, n_tensors: int, *, mapped: bool, confident: bool
+) -> bool:
+    """Has llama.cpp's graph the nodes for a DSpark draft's chain over a block of `size` rows?
+
+    Args:
+        size: rows, all of the block.
+        n_layer: layers of the draft.
+        n_tensors: tensors of its file.
+        mapped: it has a vocabulary of its own (d2t).
+        confident: it has a confidence head.
+    """
+    chain = _CHAIN_NODES + _MAPPED_NODES * mapped + _SURE_NODES * confident
+    nodes = _OTHER_NODES + _LAYER_NODES * n_layer + chain * size
+    return nodes <= max(_NODES, _NODES_A_TENSOR * n_tensors)
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,8 +67,8 @@ def _unrun(draft: ModelFacts) -> str:
         return _unrun_head(draft)
     if draft.kind == "dflash2":
         return "specctl runs no DFlash2 drafts: llama-server does"
-    if draft.kind == "dspark" and draft.hyper_connections:
-        return "specctl runs no DSpark drafts of DeepSeek-V4's layers: llama-server does"
+    if draft.hyper_connections:
+        return "specctl runs no drafts of DeepSeek-V4's layers: llama-server does"
     if (draft.block_size or 0) > BLOCK_MOST:
         return f"specctl runs blocks of at most {BLOCK_MOST} tokens, not {draft.block_size}"
     return ""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from specctl.enginefacts import ASSISTANT
+from specctl.enginefacts import ASSISTANT, BLOCK_USUAL
 from specctl.errors import GgufError
 from specctl.gguf import arches
 from specctl.gguf.header import Header, Tensor, read_header
@@ -44,7 +45,7 @@ class ModelFacts:
 
     `quant` is the file's own label; `tensor_types` how many bytes each type really takes, largest
     first. `missing` bytes are promised by the header and not in the file. `notes` say what was
-    assumed or looks wrong.
+    assumed or looks wrong. `outer`: types of the tensors outside blocks, by name.
     """
 
     sources: tuple[str, ...]
@@ -66,11 +67,15 @@ class ModelFacts:
     target_layers: tuple[int, ...] = ()
     target_n_embd: int | None = None
     block_size: int | None = None
+    from_anchor: bool = True  # DSpark: the row of the last token guesses too
     mask_token: int | None = None
     hyper_connections: bool = False  # layers of DeepSeek-V4's kind
     own_embedding: bool = True
     own_output: bool = True
+    n_embd_out: int = 0  # width of the hidden states that it gives, or an assistant reads
+    n_tensors: int = 0
     notes: tuple[str, ...] = ()
+    outer: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     header: Header | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -162,7 +167,6 @@ def facts_of(headers: list[Header]) -> ModelFacts:
     keys = Keys(first, shape.arch)
     missing = sum(part.missing for part in headers)
     mtp = _mtp(keys, shape, kind)
-    d2t = any(name.startswith("d2t") for name in names)
     return ModelFacts(
         sources=tuple(part.source for part in headers),
         name=first.text("general.name"),
@@ -185,11 +189,15 @@ def facts_of(headers: list[Header]) -> ModelFacts:
         target_layers=keys.flags("target_layers") or (),
         target_n_embd=keys.number(_TARGET_WIDTH.get(keys.arch, "target_hidden_size")) or None,
         block_size=_block_size(keys, kind),
+        from_anchor=_flag(first, f"{keys.arch}.sample_from_anchor", True),
         mask_token=first.number("tokenizer.ggml.mask_token_id"),
         hyper_connections=bool(keys.number("hyper_connection.count")),
         own_embedding="token_embd.weight" in names,
-        own_output="output.weight" in names or d2t,
+        own_output="output.weight" in names,
+        n_embd_out=keys.number("embedding_length_out") or shape.n_embd,
+        n_tensors=len(tensors),
         notes=tuple(notes) + _warnings(first, mtp, missing),
+        outer={one.name: one.type for one in tensors if not _BLOCK.match(one.name)},
         header=first,
     )
 
@@ -199,10 +207,16 @@ _BLOCK_DRAFTS = ("dflash", "dspark", "dflash2")
 
 
 def _block_size(keys: Keys, kind: Kind) -> int | None:
-    """Where a file does not say, 16 is llama.cpp's for DFlash; DSpark must."""
+    """Where a file does not say, llama.cpp's for DFlash; DSpark must."""
     if kind not in _BLOCK_DRAFTS:
         return None
-    return keys.number("block_size", 0 if kind == "dspark" else 16)
+    return keys.number("block_size", 0 if kind == "dspark" else BLOCK_USUAL)
+
+
+def _flag(header: Header, key: str, default: bool) -> bool:
+    """As llama.cpp's drafters read it: what is there and is not true is false."""
+    value = header.metadata.get(key, default)
+    return value is True or value == "true"
 
 
 def _kind(header: Header, names: set[str]) -> Kind:

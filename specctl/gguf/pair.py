@@ -5,14 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from specctl.enginefacts import (
-    ASSISTANT,
-    ASSISTANT_TARGET,
-    LAYER_TAPS,
-    LAYER_TAPS_LAST,
-    EngineFacts,
-)
-from specctl.gguf import arches
+from specctl.enginefacts import ASSISTANT, ASSISTANT_TARGET, EngineFacts
+from specctl.gguf import arches, layerpair
 from specctl.gguf.facts import ModelFacts
 from specctl.vocabulary import FIRST_CHECKED_ID, Vocabulary, first_difference
 
@@ -50,7 +44,11 @@ _METHODS = {
 def check_pair(
     target: ModelFacts, draft: ModelFacts, engine: EngineFacts | None = None
 ) -> PairCheck:
-    """Everything two headers can say. Without `engine` our own list of architectures is used."""
+    """Everything two headers can say. Without `engine` our own list of architectures is used.
+
+    What a header cannot say, and the engine or llama.cpp looks at besides: the token ids of a
+    draft's own vocabulary (a note says so), and that all tensors are there and have their shapes.
+    """
     findings = [
         *_usable(target, "target", engine),
         *_usable(draft, "draft", engine),
@@ -65,7 +63,8 @@ def check_pair(
     elif draft.kind == "mtp head":
         findings += _mtp_head(target, draft)
     else:
-        findings += _features(target, draft)
+        findings += [Finding("no", why) for why in layerpair.unfit(target, draft)]
+        findings += [Finding("note", what) for what in layerpair.unseen(draft)]
     findings += _memory_of_target(target)
     levels = {finding.level for finding in findings}
     verdict: Verdict = "no" if "no" in levels else "ok"
@@ -261,72 +260,13 @@ def _mtp_head(target: ModelFacts, draft: ModelFacts) -> list[Finding]:
 
 
 def _assistant(target: ModelFacts, draft: ModelFacts) -> list[Finding]:
-    """It reads the KV cache of the target's last two layers: the engine compares their widths."""
+    """It reads the target's hidden states, and the KV cache of its last two layers, of which only
+    the engine compares the widths.
+    """
     if target.arch != ASSISTANT_TARGET:
         text = f"the assistant reads the KV cache of a {ASSISTANT_TARGET} model, not of a "
         return [Finding("no", text + target.arch)]
-    if draft.target_n_embd not in (None, target.shape.n_embd):
-        text = f"the assistant was made for a target of width {draft.target_n_embd}, this one has "
-        return [Finding("no", f"{text}{target.shape.n_embd}")]
+    if draft.n_embd_out != target.n_embd_out:
+        text = f"the assistant was made for a target of width {draft.n_embd_out}, this one has "
+        return [Finding("no", f"{text}{target.n_embd_out}")]
     return [Finding("note", "the assistant reads the target's KV cache and keeps none of its own")]
-
-
-def _block(draft: ModelFacts) -> list[Finding]:
-    """What a draft of whole blocks must say of them."""
-    findings = []
-    size = draft.block_size or 0
-    if size < (1 if draft.kind == "dspark" else 2):
-        said = f"blocks of {size} tokens (block_size), which leave none to guess"
-        findings.append(Finding("no", f"the draft has {said}"))
-    if draft.mask_token is None:
-        findings.append(Finding("no", "the draft names no mask token (mask_token_id)"))
-    if not draft.target_layers:
-        findings.append(
-            Finding(
-                "no", "the draft does not say which layers of a target it reads (target_layers)"
-            )
-        )
-    return findings
-
-
-def _features(target: ModelFacts, draft: ModelFacts) -> list[Finding]:
-    """EAGLE-3 and DFlash drafts read layer outputs of one particular target."""
-    findings = []
-    if target.arch not in LAYER_TAPS:
-        findings.append(
-            Finding(
-                "no",
-                f"llama.cpp does not hand out layer outputs of {target.arch}, which "
-                f"{draft.kind} reads",
-            )
-        )
-    if draft.kind != "eagle3":
-        findings += _block(draft)
-    wanted = draft.target_n_embd if draft.kind == "eagle3" else draft.shape.n_embd
-    if wanted and wanted != target.shape.n_embd:
-        findings.append(
-            Finding(
-                "no",
-                f"the draft was made for a target of width {wanted}, this one has "
-                f"{target.shape.n_embd}",
-            )
-        )
-    deepest = max(draft.target_layers, default=0)
-    if deepest > target.shape.n_layer:
-        findings.append(
-            Finding(
-                "no",
-                f"the draft reads layer {deepest}, the target has {target.shape.n_layer}",
-            )
-        )
-    elif deepest == target.shape.n_layer and target.arch in LAYER_TAPS - LAYER_TAPS_LAST:
-        findings.append(
-            Finding(
-                "no", f"llama.cpp does not give out what leaves the last layer of {target.arch}"
-            )
-        )
-    if target.tokenizer is not None and draft.tokenizer is not None:
-        difference = first_difference(target.tokenizer.vocabulary, draft.tokenizer.vocabulary)
-        if difference is not None:
-            findings.append(Finding("no", difference.reason))
-    return findings

@@ -20,13 +20,16 @@ from specctl.enginefacts import BLOCK_BATCH  # noqa: E402
 from specctl.gguf.facts import ModelFacts, read_facts  # noqa: E402
 from specctl.gguf.pair import check_pair  # noqa: E402
 
+SPARK = ("markov_w1.weight", "markov_w2.weight")
+
 
 def block(path: Path, *tensors: str, **keys: Any) -> ModelFacts:
     """A draft for a llama of width 64."""
     how = {"target_layers": [0, 1], "block_size": 8, **keys}
     all_keys = headers.base("dflash", 1, 64, 2, 1, 32, 64, 300, **how)
     all_keys |= headers.vocabulary(300) | {"tokenizer.ggml.mask_token_id": 3}
-    shapes: headers.Tensors = [(name, (8, 300), "f32") for name in tensors]
+    shapes: headers.Tensors = [("fc.weight", (128, 64), "f32")]
+    shapes += [(name, (8, 300), "f32") for name in tensors]
     return read_facts(str(headers.write(path, all_keys, shapes)))
 
 
@@ -40,10 +43,11 @@ def target(tmp_path: Path) -> ModelFacts:
     ("tensors", "keys", "method", "said"),
     [
         ((), {}, "draft-dflash", ""),
-        (("markov_w1.weight",), {}, "draft-dspark", ""),
+        (SPARK, {}, "draft-dspark", ""),
         (("selector_hidden.weight",), {}, "draft-dflash", "no DFlash2 drafts"),
         ((), {"block_size": 129}, "draft-dflash", "at most 128 tokens, not 129"),
-        (("markov_w1.weight",), {"hyper_connection__count": 4}, "draft-dspark", "DeepSeek-V4"),
+        (SPARK, {"hyper_connection__count": 4}, "draft-dspark", "DeepSeek-V4"),
+        ((), {"hyper_connection__count": 4}, "draft-dflash", "DeepSeek-V4"),
     ],
 )
 def test_check_says_what_specctl_does_not_run(

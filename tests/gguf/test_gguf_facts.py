@@ -210,7 +210,8 @@ def test_eagle3_draft(tmp_path: Path) -> None:
     tensors: headers.Tensors = [("fc.weight", (384, 64), "f32"), ("d2t", (16,), "i64")]
     found = facts(headers.write(tmp_path / "m.gguf", keys, tensors))
     assert (found.kind, found.target_layers, found.target_n_embd) == ("eagle3", (2, 5, 9), 128)
-    assert found.own_output
+    assert found.outer == {"fc.weight": "f32", "d2t": "i64"}
+    assert not found.own_output  # its ids alone give no logits
     assert found.n_params == 384 * 64
 
 

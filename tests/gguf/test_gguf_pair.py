@@ -183,13 +183,18 @@ def test_feature_drafts(target: ModelFacts, tmp_path: Path) -> None:
     def eagle(name: str, width: int, layers: list[int]) -> ModelFacts:
         keys = headers.base("eagle3", 1, 64, 2, 1, 32, 64, 1000, target_layers=layers)
         keys["eagle3.target_hidden_size"] = width
-        path = headers.write(
-            tmp_path / name, keys | headers.vocabulary(1000), [("d2t", (16,), "i64")]
-        )
+        tensors: headers.Tensors = [
+            ("fc.weight", (3 * 256, 64), "f32"),
+            ("d2t", (16,), "i64"),
+            ("token_embd.weight", (64, 1000), "f32"),
+            ("output.weight", (64, 16), "f32"),
+        ]
+        path = headers.write(tmp_path / name, keys | headers.vocabulary(1000), tensors)
         return read_facts(str(path))
 
     good = check_pair(target, eagle("a.gguf", 256, [0, 1, 1]))
     assert (good.verdict, good.method) == ("ok", "draft-eagle3")
+    assert "chat looks at its token ids (d2t) too" in said(good, "note")
     assert "width 128" in said(check_pair(target, eagle("b.gguf", 128, [0, 1, 2])), "no")
     assert "reads layer 9" in said(check_pair(target, eagle("c.gguf", 256, [0, 1, 9])), "no")
     last = eagle("e.gguf", 256, [0, 1, 2])
@@ -210,8 +215,15 @@ def test_feature_drafts(target: ModelFacts, tmp_path: Path) -> None:
         ({"layers": [0, 2]}, "draft-dflash", "no", "leaves the last layer of llama"),
         ({"layers": []}, "draft-dflash", "no", "which layers of a target"),
         ({"size": 1}, "draft-dflash", "no", "blocks of 1 tokens"),
+        ({"size": 1, "markov": True}, "draft-dspark", "", ""),
+        ({"size": 1, "markov": True, "anchor": False}, "draft-dspark", "no", "blocks of 1 tokens"),
+        ({"size": 1, "markov": True, "anchor": 1}, "draft-dspark", "no", "blocks of 1 tokens"),
+        ({"size": 2, "markov": True, "anchor": False}, "draft-dspark", "", ""),
         ({"size": 0, "markov": True}, "draft-dspark", "no", "blocks of 0 tokens"),
         ({"size": None, "markov": True}, "draft-dspark", "no", "blocks of 0 tokens"),
+        ({"mask": 999}, "draft-dflash", "", ""),
+        ({"mask": 1000}, "draft-dflash", "no", "mask token 1000 is outside its vocabulary"),
+        ({"layers": [-1, 1]}, "draft-dflash", "no", "reads layer -1"),
         ({"mask": None}, "draft-dflash", "no", "names no mask token"),
         ({"width": 128}, "draft-dflash", "no", "width 128"),
     ],
@@ -227,9 +239,11 @@ def test_block_drafts(
         keys["dflash.block_size"] = how["size"]
     if how["mask"] is not None:
         keys["tokenizer.ggml.mask_token_id"] = how["mask"]
+    if "anchor" in how:
+        keys["dflash.sample_from_anchor"] = how["anchor"]
     tensors: headers.Tensors = [("fc.weight", (512, 256), "f32")]
     if how["markov"]:
-        tensors.append(("markov_w1.weight", (8, 1000), "f32"))
+        tensors += [(f"markov_w{i}.weight", (8, 1000), "f32") for i in (1, 2)]
     path = headers.write(tmp_path / "b.gguf", keys | headers.vocabulary(1000), tensors)
     found = check_pair(target, read_facts(str(path)))
     assert found.method == method
