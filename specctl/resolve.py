@@ -87,18 +87,6 @@ def resolve(name: str, draft: str | None = None, placed: Placed = _NOTHING) -> R
     return _joined([one for one in (own, beside) if isinstance(one, Missing)])
 
 
-def resolve_model(name: str) -> Path:
-    """The one file that `name` means.
-
-    Raises:
-        ModelError: no such file or name, or not on this machine; the hint says how to fetch it.
-    """
-    found = _resolve_one(name, _NOTHING, alone=True)
-    if isinstance(found, Missing):
-        raise ModelError(f"{found.name} is not on this machine", f"specctl pull {found.pull}")
-    return found.model
-
-
 def header_places(name: str) -> tuple[str, str | None]:
     """Where to read the header of a name's target, and of its draft: a path, or `hf:…`.
 

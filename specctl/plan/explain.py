@@ -21,7 +21,7 @@ def pull_command(one: Configuration) -> str:
 
 
 def run_command(one: Configuration, ctx: int, budget: Budget | None = None) -> str:
-    """What runs it: specctl chat, or llama-server for what specctl cannot run yet.
+    """What runs it: specctl chat, or llama-server for what specctl does not run.
 
     `budget`: the machine's, so that what is meant for the CPU beside a GPU says so.
     """

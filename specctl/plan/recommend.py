@@ -2,7 +2,7 @@
 
 Ranking: what stays under 8 tok/s last, then by quality class, then by predicted speed. First the
 best configuration of each model, then further ones of the same models. What needs llama-server is
-ranked apart: `specctl chat` cannot run it yet.
+ranked apart: `specctl chat` does not run it.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from specctl.errors import ModelError, SpecctlError, UsageError
 from specctl.hardware.machine import take_snapshot
 from specctl.hardware.simulate import simulate
 from specctl.plan.profile import IN_PROCESS
-from specctl.resolve import Missing, Resolved, header_places, resolve, resolve_model
+from specctl.resolve import Missing, Resolved, header_places, resolve
 from specctl.settings import EngineSettings, ModelSettings, SpecSettings
 from specctl.units import GIB
 
@@ -82,7 +82,7 @@ def test_files_of_the_store_are_found_with_the_profiles_advice(
     look_up = resolve("clock:F32+ngram-suffix")
     assert isinstance(look_up, Resolved)
     assert look_up.spec_types == ("ngram-suffix",)
-    assert resolve_model("clock-draft.gguf") == place
+    assert resolve("clock-draft.gguf") == Resolved(place)
     assert header_places(PAIR) == (str(pair.model), str(place))
     place.write_bytes(b"another size")  # the catalogue knows the size: this is another file
     assert isinstance(resolve(PAIR), Missing)

@@ -14,7 +14,7 @@ from specctl.errors import ModelError, ProfileError
 from specctl.plan import catalog
 from specctl.plan import tuned as profiles
 from specctl.plan.tuned import Evidence, Measured, Tuned, dumps, read_tuned
-from specctl.resolve import Resolved, header_places, resolve, resolve_model
+from specctl.resolve import Resolved, header_places, resolve
 from specctl.settings import DraftSettings, EngineSettings, ModelSettings, SpecSettings
 
 ROW = Measured("auto", "final", 4, 5, 0.0213, "faster", "same", 1.412, 1.35, 1.44, 10.5, 14.8, 0.61)
@@ -150,7 +150,6 @@ def test_its_name_means_the_files_and_how_to_run_them(pair: tuple[Path, Path]) -
     assert found.tuned == tuned
     assert found.tuned.words == "draft-simple k=4, 2 threads"
     assert found.notes == ()  # what is in force depends on the flags: the command says it
-    assert resolve_model("mine") == target
     assert header_places("mine") == (str(target), str(draft))
 
 
@@ -236,7 +235,7 @@ def test_a_name_is_read_once(pair: tuple[Path, Path], monkeypatch: pytest.Monkey
         return read_tuned(path)
 
     monkeypatch.setattr(profiles, "read_tuned", counted)
-    for ask in (resolve, resolve_model, header_places):
+    for ask in (resolve, header_places):
         ask("fast")
         assert sorted(read) == ["fast.tuned.toml", "mine.tuned.toml"]
         read.clear()
@@ -258,7 +257,7 @@ def test_profiles_that_name_each_other_are_both_named(length: int) -> None:
     ids = [f"loop{n}" for n in range(length)]
     for n, one in enumerate(ids):
         profiles.write(made(id=one, model=ids[(n + 1) % length].upper()))
-    for ask in (resolve, resolve_model, header_places):
+    for ask in (resolve, header_places):
         with pytest.raises(ProfileError, match="name each other") as error:
             ask("loop0")
         for one in ids:
