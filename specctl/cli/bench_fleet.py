@@ -16,7 +16,13 @@ from specctl.cli.render import err
 from specctl.errors import RemoteError, SettingsError, UsageError
 from specctl.external import llama_server
 from specctl.external.peer import Chat, Peer
-from specctl.external.process import Server, find_program, wait_ready
+from specctl.external.process import (
+    Server,
+    ended_meanwhile,
+    find_program,
+    log_of,
+    wait_ready,
+)
 from specctl.external.timed import Timed
 from specctl.external.wire import Line, address
 from specctl.external.wish import Options, make_wish
@@ -252,11 +258,10 @@ class _Watched:
         try:
             return self._peer.ask(chats, max_tokens, ignore_eos)
         except RemoteError as error:
-            ended = self._server.wait_end(1.0)
+            ended = ended_meanwhile(self._server, patience=1.0)
             if ended is None:
                 raise
-            log = f"the end of its log ({self._server.log}):\n{self._server.tail()}"
-            raise RemoteError(f"llama-server {ended}", log) from error
+            raise ended from error
 
 
 def _check(arm: str, spec: SpecSettings, peer: Peer, server: Server) -> None:
@@ -264,7 +269,7 @@ def _check(arm: str, spec: SpecSettings, peer: Peer, server: Server) -> None:
     if drafts and peer.speculates is False:
         raise RemoteError(
             f'{arm}: llama-server does not speculate: /slots says "speculative": false',
-            f"the end of its log ({server.log}):\n{server.tail()}",
+            log_of(server),
         )
     if not drafts and peer.speculates:
         raise RemoteError(f"{arm}: llama-server speculates without having been asked to")

@@ -202,7 +202,7 @@ def wait_ready(
     state = "does not answer"
     while True:
         if server.ended is not None:
-            raise RemoteError(f"the server {server.ended} before it was ready", _log_of(server))
+            raise RemoteError(f"the server {server.ended} before it was ready", log_of(server))
         try:
             answer = line.get("/health")
             if answer.ok:
@@ -214,7 +214,7 @@ def wait_ready(
         if passed > patience:
             raise RemoteError(
                 f"the server {state} after {format_seconds(passed)}",
-                f"--wait SECONDS gives it longer\n{_log_of(server)}",
+                f"--wait SECONDS gives it longer\n{log_of(server)}",
             )
         if passed - said > 10:
             said = passed
@@ -227,14 +227,12 @@ def ended_meanwhile(server: Server, patience: float = 0.0) -> RemoteError | None
 
     One that has just died is seen to have within `patience` seconds.
     """
-    end = time.monotonic() + patience
-    while server.ended is None and time.monotonic() < end:
-        time.sleep(_POLL / 4)
-    ended = server.ended
-    return None if ended is None else RemoteError(f"the server {ended}", _log_of(server))
+    ended = server.wait_end(patience)
+    return None if ended is None else RemoteError(f"the server {ended}", log_of(server))
 
 
-def _log_of(server: Server) -> str:
+def log_of(server: Server) -> str:
+    """The end of its log, and where all of it is."""
     tail = server.tail()
     head = f"the end of its log ({server.log}):"
     return f"{head}\n{tail}" if tail else f"its log is empty ({server.log})"
