@@ -264,6 +264,20 @@ def test_a_stream_held_back_shows_no_speed_up(
     assert kept(file)["report"]["rows"][-1]["speedup"] is None
 
 
+def test_a_models_name_is_shown_without_what_would_steer_the_terminal(
+    bench: Run, serving: Callable[..., Answering], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "evil\x1b]0;PWNED\x07\x1b[31m"
+    monkeypatch.setattr("answering.MODEL", name)
+    engine = serving("openai")
+    code, out, err = bench("--engine", engine.url)
+    assert code == 0, err
+    assert "evil�]0;PWNED" in err
+    assert "\x1b]" not in out + err
+    assert "\x07" not in out + err
+    assert engine.asked[-1]["model"] == name
+
+
 def test_a_key_is_sent(bench: Run, serving: Callable[..., Answering]) -> None:
     engine = serving("vllm", key="secret")
     assert bench("--engine", engine.url)[0] == 1
