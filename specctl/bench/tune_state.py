@@ -2,7 +2,8 @@
 
 One JSON object a line, appended as soon as it is known: the head (what is searched; another head is
 another search), stages as they are planned, runs, and what was found of their texts. A last line
-that was cut off by a kill is dropped; any other line that cannot be is refused by its number.
+that was cut off by a kill is dropped; any other line that cannot be is refused by its number, the
+head too: only one that can be read and is another's says that this is another search.
 `seconds` of the lines add up to what the search has cost.
 """
 
@@ -122,15 +123,16 @@ class State:
     def _read(self) -> None:
         """All of the file where it is of this search; without what was cut off at its end."""
         try:
-            text = self.path.read_text(encoding="utf-8")
+            text = self.path.read_bytes().decode("utf-8", "surrogateescape")
         except FileNotFoundError:
             return
-        except (OSError, UnicodeDecodeError):
-            self.replaced = True
-            return
+        except OSError as error:
+            raise SpecctlError(f"cannot read {self.path}: {error.strerror}") from error
         rows = text.split("\n")
-        if _json(rows[0]) != self._head:
-            self.replaced = bool(text.strip())
+        if lines.dump(self._head).startswith(text):  # killed before anything was known
+            return
+        if not self._is_ours(rows[0]):
+            self.replaced = True
             return
         cut = rows[-1] != "" and _json(rows[-1]) is None
         for number, row in enumerate(rows[1 : len(rows) - cut], 2):
@@ -141,6 +143,26 @@ class State:
         kept += "" if kept.endswith("\n") else "\n"
         if kept != text:
             write_whole(self.path, kept)
+
+    def _is_ours(self, row: str) -> bool:
+        """Whether the first line is this search's head; False where it is another search's.
+
+        Raises:
+            SpecctlError: it is the head of none.
+        """
+        head = _json(row)
+        if head == self._head:
+            return True
+        said = "not a JSON object" if head is None else "not the head of a search"
+        if head is not None and "schema" in head:
+            said = f"its schema is {head['schema']!r:.60}, not {SCHEMA!r}"
+        if head is None or head.get("schema") != SCHEMA:
+            raise _refused(
+                f"{self.path}, line 1 is damaged: {said}",
+                "what was measured is in the lines after it: mend line 1, or start over with "
+                "--fresh",
+            )
+        return False
 
     def _take(self, row: str, number: int) -> None:
         where = f"{self.path}, line {number}"
@@ -250,5 +272,6 @@ def _json(row: str) -> dict[str, Any] | None:
     return data if isinstance(data, dict) else None
 
 
-def _refused(message: str) -> SpecctlError:
-    return SpecctlError(message, "mend that line or take it out, or start over with --fresh")
+def _refused(message: str, hint: str = "") -> SpecctlError:
+    usual = "mend that line or take it out, or start over with --fresh"
+    return SpecctlError(message, hint or usual)

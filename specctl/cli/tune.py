@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +17,8 @@ from specctl.cli import options as o
 from specctl.cli.fetching import demo_without_asking
 from specctl.cli.render import err, out
 from specctl.cli.tune_profile import Names, engine_version, hash_of, named, profile_of
-from specctl.errors import UsageError
+from specctl.errors import SpecctlError, UsageError
+from specctl.hub.lock import Lock, released
 from specctl.plan import tuned as profiles
 from specctl.resolve import Resolved
 from specctl.settings import DraftSettings, EngineSettings, Sampling, SpecSettings
@@ -94,17 +96,13 @@ def tune(
     beside = str(files.draft.resolve()) if files.draft else None
     names = replace(names, draft=beside, files=files)
     job = _job(names, texts, settings, sampling, minutes, max_tokens, specs, k)
-    state = _state(names, job, fresh)
-    try:
-        answer = _search(job, state)
-    except KeyboardInterrupt:
-        where = f"{state.runs} runs are kept" if state.runs else "nothing was measured yet"
-        said = f"stopped: {where}; the same command goes on, --fresh starts over"
-        err().print(said, soft_wrap=True)
-        raise typer.Exit(130) from None
-    tuned = profile_of(names, job, answer, prompts)
-    kept = profiles.write(tuned)
-    state.finish()
+    path = _state_path(names.id)
+    with _alone(path, names.id):
+        state = _state(path, job, fresh)
+        answer = _stoppable(job, state)
+        tuned = profile_of(names, job, answer, prompts)
+        kept = profiles.write(tuned)
+        state.finish()
     from specctl.cli import tune_view as view
 
     view.stored(out(), tuned)
@@ -174,8 +172,11 @@ def _job(
 ) -> Job:
     from specctl.bench.tune_steps import Job
     from specctl.cores import usable_cores, usable_threads
+    from specctl.engine.opening import check_files
 
     methods, from_file = _methods(names.files)
+    some_candidates = _candidates(methods, from_file, specs, ks)
+    check_files(names.files.model, names.files.draft, [one.spec for one in some_candidates])
     usual = settings.threads or usable_cores()
     fixed = settings.threads is not None
     some = (usual,) if fixed else (usual, usual - 1, usable_threads())
@@ -183,7 +184,7 @@ def _job(
     return Job(
         model=names.files.model,
         draft=names.files.draft,
-        candidates=_candidates(methods, from_file, specs, ks),
+        candidates=some_candidates,
         methods=methods,
         prompts=texts,
         settings=settings,
@@ -240,7 +241,32 @@ def _candidates(
     return tuple(out.values())
 
 
-def _state(names: Names, job: Job, fresh: bool) -> State:
+def _state_path(name: str) -> Path:
+    file = profiles.path_of(name).name.replace(profiles.SUFFIX, ".jsonl")
+    return paths.data_dir() / "tune" / file
+
+
+@contextlib.contextmanager
+def _alone(state: Path, name: str) -> Iterator[None]:
+    """One search of a profile at a time: two would write into one file.
+
+    Raises:
+        SpecctlError: another process tunes it, or its lock cannot be made.
+    """
+    lock = Lock(paths.data_dir() / ".locks" / f"tune--{state.stem}.lock")
+    try:
+        if not lock.try_acquire():
+            owner = lock.owner() or "another process"
+            raise SpecctlError(
+                f"{name} is being tuned by {owner}", "wait for it, or give this one another --name"
+            )
+    except OSError as error:
+        raise SpecctlError(f"cannot write {paths.data_dir()}: {error.strerror}") from error
+    with released(lock):
+        yield
+
+
+def _state(path: Path, job: Job, fresh: bool) -> State:
     from specctl.bench.tune_state import State
 
     head: dict[str, Any] = {
@@ -256,17 +282,22 @@ def _state(names: Names, job: Job, fresh: bool) -> State:
         "minutes": job.minutes,
         "max_tokens": job.max_tokens,
     }
-    path = (
-        paths.data_dir()
-        / "tune"
-        / profiles.path_of(names.id).name.replace(profiles.SUFFIX, ".jsonl")
-    )
     return State(path, head, job.prompts, fresh=fresh)
 
 
 def _file(path: Path) -> list[object]:
     found = path.stat()
     return [path.name, found.st_size, found.st_mtime_ns]
+
+
+def _stoppable(job: Job, state: State) -> Answer:
+    try:
+        return _search(job, state)
+    except KeyboardInterrupt:
+        where = f"{state.runs} runs are kept" if state.runs else "nothing was measured yet"
+        said = f"stopped: {where}; the same command goes on, --fresh starts over"
+        err().print(said, soft_wrap=True)
+        raise typer.Exit(130) from None
 
 
 def _search(job: Job, state: State) -> Answer:

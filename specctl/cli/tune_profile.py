@@ -60,18 +60,20 @@ def named(given: str, draft: str | None, name: str | None) -> Names:
         model = given if "+" in given and beside is None else own
     chosen = own if name is None else name
     if name is not None or ((path.is_file() or given.startswith("hf:")) and before is None):
-        _check_name(chosen, model)
+        _check_name(chosen, model, asked=name is not None)
     return Names(chosen, model, beside, files)
 
 
-def _check_name(name: str, model: str) -> None:
+def _check_name(name: str, model: str, asked: bool) -> None:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}", name):
         raise UsageError(f"--name {name!r}", "letters, digits, and any of . _ : -")
     known = catalog.load().get(name.partition(":")[0].lower())
     other = profiles.find(name)
     taken = other is not None and other.id.lower() == name.lower() and other.model != model
     if known is not None or name.lower() in (DEMO, DEMO_F16) or taken:
-        raise UsageError(f"{name} is another model's name already", "give one with --name")
+        said = f"--name {name}" if asked else name
+        hint = "choose another one" if asked else "give one with --name"
+        raise UsageError(f"{said} is another model's name already", hint)
 
 
 def profile_of(names: Names, job: Job, answer: Answer, file: Path | None) -> Tuned:

@@ -11,6 +11,7 @@ from specctl.drafters.costs import CostCurve
 from specctl.drafters.registry import Resources
 from specctl.engine import heads, layers
 from specctl.errors import ModelError, PairError, UsageError
+from specctl.llama import preflight
 from specctl.llama.assistant import Assistant
 from specctl.llama.blockdraft import BlockDraft
 from specctl.llama.cancel import Cancel
@@ -23,6 +24,29 @@ from specctl.llama.mtp import why_not
 from specctl.settings import EngineSettings, SpecSettings, limit_drafts
 from specctl.units import format_bytes
 from specctl.vocabulary import first_difference
+
+
+def check_files(model: Path, draft: Path | None, specs: Sequence[SpecSettings]) -> None:
+    """What the headers alone can refuse, before anything is loaded.
+
+    Raises:
+        ModelError: the target is none, or cannot be run; PairError: an assistant for another one.
+        UsageError: a spec type that is none, or that these files have no draft for.
+    """
+    for spec in specs:
+        registry.check_types(spec)
+    layer_draft = layers.find(model, draft, specs)
+    preflight.check(model)
+    head_file = None if layer_draft else heads.find(model, draft, specs)
+    small = draft is not None and layer_draft is None and head_file != draft
+    if not small and any(registry.needs_draft_model(spec) for spec in specs):
+        raise _no_draft_model()
+
+
+def _no_draft_model() -> UsageError:
+    return UsageError(
+        "draft-simple needs a draft model", "name one of the same family: --draft FILE"
+    )
 
 
 class Opened:
@@ -110,9 +134,7 @@ class Opened:
         registry.check_types(spec)
         layers.check(spec, self.layer_draft, self.draft_path)
         if registry.needs_draft_model(spec) and not self.has_draft:
-            raise UsageError(
-                "draft-simple needs a draft model", "name one of the same family: --draft FILE"
-            )
+            raise _no_draft_model()
         if registry.needs_heads(spec) and not self.has_heads:
             heads.refuse(why_not(self.model.path))
             raise UsageError(

@@ -84,12 +84,16 @@ def test_a_file_that_was_cut_off_is_used_up_to_there(tmp_path: Path, cut: int) -
     assert all(line.startswith("{") for line in file.read_text(encoding="utf-8").splitlines())
 
 
-def test_what_is_no_state_at_all_is_replaced(tmp_path: Path) -> None:
-    file = tmp_path / "tune" / "state.jsonl"
-    file.parent.mkdir()
-    file.write_bytes(b"\xff\xfe nonsense")
-    what = job(tmp_path)
-    assert state(tmp_path, what, Machine()).replaced
+@pytest.mark.parametrize("cut", [0, 1, 8])
+def test_killed_while_its_first_line_was_written_it_starts_anew(tmp_path: Path, cut: int) -> None:
+    what, file, _ = stopped(tmp_path, 6)
+    head = file.read_text("utf-8").splitlines()[0]
+    file.write_text(head[: len(head) - cut], "utf-8")
+    begun = state(tmp_path, what, Machine())
+    assert (begun.runs, begun.replaced) == (0, False)
+    answer = list(tune(what, Machine(dict(SPEEDS)).open, begun))[-1]
+    assert isinstance(answer, Answer)
+    assert state(tmp_path, what, Machine()).runs == answer.runs
 
 
 # ---------------------------------------------------------------- changed by hand
@@ -200,6 +204,40 @@ def test_a_value_that_cannot_be_is_named_with_its_line(
     assert words in caught.value.message
     assert "--fresh" in str(caught.value.hint)
     assert file.read_bytes() == before  # what was measured is still there
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        (None, "line 1 is damaged: not the head of a search"),
+        (b'{"schema":"specctl-tune/9"}\n', "its schema is 'specctl-tune/9', not 'specctl-tune/1'"),
+        (b"\xff\xfe nonsense\n", "line 1 is damaged: not a JSON object"),
+        (b"[]\n", "line 1 is damaged: not a JSON object"),
+        (b"\n", "line 1 is damaged: not a JSON object"),
+    ],
+)
+def test_a_first_line_that_cannot_be_is_refused_as_any_other(
+    tmp_path: Path, head: bytes | None, words: str
+) -> None:
+    what, file, _ = stopped(tmp_path)
+    _, _, rest = file.read_bytes().partition(b"\n")
+    file.write_bytes((head or b"") + rest)
+    before = file.read_bytes()
+    with pytest.raises(SpecctlError) as caught:
+        state(tmp_path, what, Machine())
+    assert words in caught.value.message
+    assert "--fresh" in str(caught.value.hint)
+    assert file.read_bytes() == before
+
+
+def test_bytes_that_are_no_text_in_the_middle_are_refused_by_line(tmp_path: Path) -> None:
+    what, file, _ = stopped(tmp_path)
+    rows = file.read_bytes().split(b"\n")
+    rows[3] = b"\xff\xfe"
+    file.write_bytes(b"\n".join(rows))
+    with pytest.raises(SpecctlError, match=r"line 4 is damaged"):
+        state(tmp_path, what, Machine())
+    assert file.read_bytes() == b"\n".join(rows)
 
 
 def test_a_candidate_that_no_round_tries_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from specctl import paths
 from specctl.hub import drafts
+from specctl.hub.lock import Lock, released
 from specctl.plan import tuned as profiles
 
 pytestmark = pytest.mark.native
@@ -177,7 +179,55 @@ def test_a_name_that_another_model_has_is_refused(
     code, _, err = specctl("tune", str(file), *tiny(texts))
     assert code == 2
     assert "qwen3-8b is another model's name already" in err
-    assert "--name" in err
+    assert "give one with --name" in err
+    stored(file)
+    other = tmp_path / "other.gguf"
+    other.write_bytes(b"GGUF")
+    code, _, err = specctl("tune", str(other), "--name", "mine", *tiny(texts))
+    assert code == 2
+    assert "--name mine is another model's name already" in err
+    assert "give one with --name" not in err
+
+
+@pytest.mark.parametrize(
+    ("model", "flags", "said"),
+    [
+        ("clock", ("-s", "draft-mtp"), "draft-mtp needs MTP heads"),
+        ("clock", ("-s", "draft-simple"), "draft-simple needs a draft model"),
+        ("clock", ("-s", "draft-eagle3"), "draft-eagle3 needs"),
+        ("eagle-draft", (), "not a whole model"),
+    ],
+)
+def test_what_files_cannot_do_is_said_before_anything_is_loaded(
+    specctl: Specctl,
+    texts: Path,
+    tiny_models: dict[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    model: str,
+    flags: tuple[str, ...],
+    said: str,
+) -> None:
+    from specctl.llama.model import Model
+
+    monkeypatch.setattr(Model, "__init__", lambda *_, **__: pytest.fail("a model was loaded"))
+    code, _, err = specctl("tune", str(tiny_models[model]), "--prompts", str(texts), *flags)
+    assert code in (1, 2)
+    assert said in " ".join(err.split())
+    assert not list((paths.data_dir() / "tune").glob("*"))
+
+
+def test_two_searches_of_one_profile_do_not_share_a_file(
+    specctl: Specctl, texts: Path, tiny_models: dict[str, Path]
+) -> None:
+    lock = Lock(paths.data_dir() / ".locks" / "tune--clock.lock")
+    assert lock.try_acquire()
+    command = ("tune", str(tiny_models["clock"]), *tiny(texts))
+    with released(lock):
+        code, _, err = specctl(*command)
+        assert code == 1
+        assert f"clock is being tuned by pid {os.getpid()} on" in " ".join(err.split())
+        assert not (paths.data_dir() / "tune" / "clock.jsonl").exists()
+    assert specctl(*command)[0] == 0
 
 
 def test_nothing_tuned_yet(specctl: Specctl) -> None:
