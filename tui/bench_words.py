@@ -29,6 +29,7 @@ from specctl.tui.widgets.glyphs import (
     said,
 )
 from specctl.tui.widgets.speedbar import bar, figure, scale_of, verdict
+from specctl.tui.words import needed as needed_of
 from specctl.units import format_seconds, number, percent
 
 POSITIONS = 8
@@ -186,7 +187,7 @@ def _standing(row_: Row) -> list[tuple[str, str]]:
     totals = row_.totals
     if not totals.drafted_cycles:
         return [(f"no drafts in {totals.cycles} cycles", MUTED if row_.arm == "none" else BAD)]
-    got, needed = number(totals.accepted_per_cycle), number(totals.break_even)
+    got, needed = number(totals.accepted_per_cycle), needed_of(totals)
     standing = f": {totals.standing}" if totals.standing else ""
     return [(f"accepted per cycle {got}, break-even {needed}{standing}", "")]
 
@@ -292,7 +293,7 @@ def _run_lines(run: Run, width: int, signs: Glyphs) -> list[Content]:
     ]
     lines = [_row(heads, width, signs)]
     if totals.drafted_cycles:
-        got, needed = number(totals.accepted_per_cycle), number(totals.break_even)
+        got, needed = number(totals.accepted_per_cycle), needed_of(totals)
         alpha = f"α {percent(totals.acceptance_rate)} with {percent(totals.coverage)} coverage"
         needs = f"accepted per cycle {got}, break-even {needed}"
         lines.append(_row([[(needs, "")], [(alpha, "")]], width, signs))

@@ -27,6 +27,7 @@ class Pace:
     ) -> None:
         self._clock, self._spent = clock, spent
         self._at, self._was = clock(), spent()
+        self._drew = self._at
         self._credit = 0.0
 
     def may_draw(self) -> bool:
@@ -35,4 +36,8 @@ class Pace:
         income = SHARE * (now - self._at) - (spent - self._was)
         self._credit = min(max(self._credit + income, -SHARE * LONGEST), SHARE * _CREDIT)
         self._at, self._was = now, spent
-        return self._credit >= 0
+        # The rest of the thread's work is paid from the same bucket: it may never fill.
+        if self._credit < 0 and now - self._drew < LONGEST:
+            return False
+        self._drew = now
+        return True

@@ -11,12 +11,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from specctl.events import Cycle
-from specctl.metrics import RULE_OF_THUMB, Totals
+from specctl.metrics import AT_BAND, RULE_OF_THUMB, Totals
 from specctl.units import GIB, number, percent
 
 PLAINLY = ((), ("none",))  # spec types of plain decoding
 FULL_CONTEXT = 0.90  # from here on the context meter warns
 RARELY, SLIGHTLY = 0.5, 1.1  # below such coverage and speed-up "above" is said of drafted cycles
+FEW = 8  # drafted cycles from which a break-even below 0 is called noise, not too few cycles
 FULL_VRAM = 0.98  # from here on drivers that can spill may do so
 
 VRAM_IS_FULL = "VRAM is full: the driver may spill to system RAM; a smaller --ctx or draft"
@@ -54,6 +55,22 @@ def times_faster(totals: Totals) -> str:
     if value is None:
         return "≈ –"
     return f"≈ {value:.1f}×" if value >= 1.5 else f"≈ {value:.2f}×"
+
+
+def needed(totals: Totals) -> str:
+    """Break-even as a figure. Below 0 (a drafted cycle measured cheaper than a plain step) is
+    noise: nothing less than 0.00 can be needed.
+    """
+    return number(None if totals.break_even is None else max(0.0, totals.break_even))
+
+
+def within_noise(totals: Totals) -> str:
+    """Why no break-even can be told from 0.00, where it measured below 0; else nothing."""
+    if totals.break_even is None or totals.break_even >= 0:
+        return ""
+    if totals.judged_drafted_cycles < FEW:
+        return "too few cycles yet"
+    return "drafted cycles cost no more than plain ones here"
 
 
 def standing_word(totals: Totals, spec_types: Sequence[str]) -> str:
@@ -95,22 +112,31 @@ def standing_forms(
 def _measured(totals: Totals, spec_types: tuple[str, ...], keys: bool) -> tuple[str, ...]:
     standing, times = totals.standing, times_faster(totals)
     word = "at break-even" if standing == "at" else standing
-    needed, got = number(totals.break_even), number(totals.accepted_per_cycle)
+    need, got = needed(totals), number(totals.accepted_per_cycle)
+    noise = within_noise(totals)
+    if noise and totals.judged_drafted_cycles < FEW:
+        count = f"{totals.judged_drafted_cycles} of {FEW} drafted"
+        return _by_length((f"{noise} to measure break-even ({count})", f"{noise} ({count})", noise))
     forms = [
-        f"{word}: {times}   you need {needed} accepted per cycle, you get {got}",
-        f"{word}: {times}  need {needed} per cycle, get {got}",
-        f"{word} {times}: need {needed}, get {got}",
+        f"{word}: {times}   you need {need} accepted per cycle, you get {got}",
+        f"{word}: {times}  need {need} per cycle, get {got}",
+        f"{word} {times}: need {need}, get {got}",
         f"{word} {times}",
     ]
+    if noise:
+        forms[0] = f"{word}: {times}   need {need} per cycle, get {got}: {noise}"
+        forms[1] = f"{word}: {times}  need {need} (within noise) per cycle, get {got}"
+        forms[2] = f"{word} {times}: need {need} (noise), get {got}"
     speedup = totals.estimated_speedup
     seldom = totals.coverage is not None and totals.coverage < RARELY
     if standing == "above" and speedup is not None and speedup < (SLIGHTLY if seldom else 1.0):
         forms[:2] = [
             f"above where it drafts ({percent(totals.coverage)} of cycles), {times} in all: "
-            f"need {needed}, get {got}",
+            f"need {need}, get {got}",
             f"above in {percent(totals.coverage)} of cycles, {times} in all",
         ]
-    if keys and standing == "below":
+    doubtful = "auto" in spec_types and speedup is not None and speedup >= 1 - AT_BAND
+    if keys and standing == "below" and not doubtful:  # auto decodes plainly there by itself
         other = "F3 other drafter" if "auto" in spec_types else "F5 smaller K"
         forms = [
             f"{forms[0]}: press F2 to switch off, {other}",
@@ -187,7 +213,9 @@ def watched(totals: Totals) -> str:
     parts.append(f"tokens/pass {number(totals.tokens_per_pass)}")
     if totals.standing is not None:
         word = "at break-even" if totals.standing == "at" else totals.standing
-        parts.append(f"{word} {times_faster(totals)}, needs {number(totals.break_even)}")
+        parts.append(f"{word} {times_faster(totals)}, needs {needed(totals)}")
+        if within_noise(totals):
+            parts.append(within_noise(totals))
     elif totals.estimated_speedup is not None:
         parts.append(times_faster(totals))
     return " · ".join(parts)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from specctl import paths
 from specctl.errors import UsageError
 from specctl.metrics import RULE_OF_THUMB
+from specctl.tui.words import needed, within_noise
 from specctl.units import format_seconds, number, percent
 
 if TYPE_CHECKING:
@@ -93,9 +94,10 @@ def _stats(dialogue: Dialogue, note: Say, _argument: str) -> None:
             f"(α {percent(totals.acceptance_rate)}), coverage {percent(totals.coverage)}"
         )
         note(f"acceptance by position: {positions} %")
+        noise = f" ({within_noise(totals)})" if within_noise(totals) else ""
         note(
             f"accepted per cycle {number(totals.accepted_per_cycle)}; break-even measured "
-            f"{number(totals.break_even)}, rule of thumb {RULE_OF_THUMB:.1f}"
+            f"{needed(totals)}{noise}, rule of thumb {RULE_OF_THUMB:.1f}"
         )
         note(
             f"cycle: draft {percent(totals.draft_share)}, verify {percent(totals.verify_share)}; "

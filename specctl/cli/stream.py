@@ -11,7 +11,7 @@ from specctl.engine.thinking import ThinkSplitter
 from specctl.events import Cycle, Finished, Record
 from specctl.metrics import Totals
 from specctl.tui.widgets.flow import Cleaner
-from specctl.tui.words import commonest_reason
+from specctl.tui.words import commonest_reason, needed
 from specctl.units import number, percent
 
 _TINTS = {"draft-simple": "32", "ngram-simple": "36", "ngram-suffix": "36", "ngram-mod": "34"}
@@ -87,10 +87,7 @@ def summary(totals: Totals, finished: Finished, n_ctx: int) -> str:
 def _standing(totals: Totals) -> str:
     if totals.standing is None:
         return "break-even not measured yet"
-    return (
-        f"break-even {number(totals.break_even)}: {totals.standing}"
-        f" (≈{number(totals.estimated_speedup)}×)"
-    )
+    return f"break-even {needed(totals)}: {totals.standing} (≈{number(totals.estimated_speedup)}×)"
 
 
 def why_no_drafts(cycles: Iterable[Cycle]) -> str:

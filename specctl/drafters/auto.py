@@ -324,7 +324,7 @@ class Auto:
                 square += (2 * k - 1) * chance
             needed = self._needed(1.0 + self._risk, square - gain * gain)
             what = f"{draft.source} {draft.detail}".strip()
-            reason = f"{what}: needs {needed:.2f} accepted, expects {gain:.2f}"
+            reason = f"{what}: needs {needed:.2f} accepted per cycle, expects {gain:.2f}"
             return Decision("draft", reason, gain, needed)
         if best is not PLAIN:
             needed = self._needed(best.cost, best.spread)

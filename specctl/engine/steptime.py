@@ -33,9 +33,9 @@ class StepTime:
     def wants_plain(self) -> str | None:
         """Why the next cycle should be plain, or None."""
         if len(self._steps) < CALIBRATION_STEPS:
-            return "measuring t_1"
+            return "measuring a plain step"
         if self._drafted_since >= REFRESH_AFTER:
-            return "measuring t_1 again"
+            return "measuring a plain step again"
         return None
 
     def plain(self, seconds: float) -> None:

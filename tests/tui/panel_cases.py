@@ -99,8 +99,8 @@ GOOD = [
 BAD = [cycle(3, index % 2, index) for index in range(10)]  # 0.5 on average
 REJECTED = [cycle(4, 0, index) for index in range(10)]
 PLAIN = [cycle(0, 0, index, f"no match of {index}") for index in range(8)] + [
-    cycle(0, 0, 8, "measuring t_1"),
-    cycle(0, 0, 9, "measuring t_1"),
+    cycle(0, 0, 8, "measuring a plain step"),
+    cycle(0, 0, 9, "measuring a plain step"),
 ]
 HUGE = [cycle(48, accepted, index) for index, accepted in enumerate((48, 0, 1, 30))]
 UNKNOWN = interval(passes=None, drafted_passes=None, drafted_at=None, exact=False)

@@ -177,3 +177,12 @@ def test_the_widget_draws_only_what_is_new():
             assert "another" in view.render().plain
 
     asyncio.run(go())
+
+
+def test_on_a_coarse_scale_the_rule_is_no_zero_line():
+    """Ten tokens on five rows: 1 lies inside the lowest row, half hidden by what stands there."""
+    for break_even in (None, 3.0):
+        chart = Chart([Bar(10), Bar(0)], break_even)
+        rows = [line.plain for line in chart_lines(chart, 80, 6)]
+        assert UNICODE.rule not in rows[-1]
+        assert "rule of thumb" in rows[-1]

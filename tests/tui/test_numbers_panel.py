@@ -200,7 +200,7 @@ def test_a_warning_is_no_error():
 
 
 def test_a_decision_loses_words_before_figures():
-    text = "ngram-suffix match 9: needs 0.61 accepted, expects 2.11"
+    text = "ngram-suffix match 9: needs 0.61 accepted per cycle, expects 2.11"
     log = [LogLine(text, "decision", 7), LogLine(text, "decision", 9)]
     assert [x.plain for x in log_lines(log, 60, 3)] == [
         "    9 ngram-suffix match 9: needs 0.61, expects 2.11 ×2"
@@ -275,3 +275,11 @@ def test_a_name_from_a_file_is_cleaned():
     state = Live()
     state.apply(Ready("evil\x1b]0;x\x07.gguf", None, ("none",), None, 0, 10, 1, 0.0))
     assert "\x1b" not in header_line(state, 80).plain
+
+
+def test_off_and_on_never_stand_without_saying_that_the_text_is_another():
+    state = live([*GOOD, Changed(("none",), None, 0, 0.0), *(cycle(0, 0, i) for i in range(16))])
+    for width in range(36, 120):
+        (shown,) = (one for one in numbers(state, width, 12) if "off 50.0, on 79.3" in one)
+        assert shown.endswith(("not the same text", "other text"))
+        assert len(shown) <= width

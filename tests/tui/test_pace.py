@@ -44,3 +44,18 @@ def test_a_dear_frame_is_drawn_about_as_often_as_the_share_allows() -> None:
 def test_a_frame_that_costs_more_than_all_credit_still_comes_every_second() -> None:
     frames = Scripted().run(0.5, 60.0)
     assert frames >= 60.0 / (LONGEST + 0.25)
+
+
+def test_a_dear_first_paint_and_a_busy_thread_do_not_stop_the_picture() -> None:
+    """What the thread computes besides drawing eats all credit; a frame still comes each second."""
+    script = Scripted()
+    pace = Pace(lambda: script.now, lambda: script.computed)
+    script.computed += 3.0  # the first paint
+    last, gaps = 0.0, []
+    while script.now < 30.0:
+        script.now += 0.125
+        script.computed += 0.01  # more than its share, whether it draws or not
+        if pace.may_draw():
+            gaps.append(script.now - last)
+            last = script.now
+    assert max(gaps) <= LONGEST + 0.125

@@ -167,3 +167,40 @@ def test_bytes():
     assert words.bytes_of(3 * GIB // 2, 16 * GIB) == "1.5 of 16.0 GiB"
     assert words.bytes_of(GIB, None) == "1.0 GiB"
     assert words.bytes_of(None, None) == "– GiB"
+
+
+def below_zero(count: int) -> list:
+    """Drafted cycles that measured cheaper than the plain step of 20 ms."""
+    return [cycle(3, 2, index, t_d=0.0, t_v=0.018) for index in range(count)]
+
+
+def test_a_break_even_below_zero_is_never_a_need():
+    records = below_zero(words.FEW)
+    assert fold(records).break_even < 0
+    assert said(records, width=120) == (
+        f"above: {words.times_faster(fold(records))}   need 0.00 per cycle, get 2.00: "
+        "drafted cycles cost no more than plain ones here"
+    )
+    assert "need 0.00 (noise), get 2.00" in said(records, width=45)
+    assert words.watched(fold(records)).endswith(
+        "needs 0.00 · drafted cycles cost no more than plain ones here"
+    )
+    for keys in (True, False):
+        forms = words.standing_forms(fold(records), DRAFT, records, keys)
+        assert not any("-0" in form for form in forms)
+
+
+def test_a_few_cycles_below_zero_judge_nothing():
+    records = below_zero(words.FEW - 1)
+    assert said(records) == "too few cycles yet to measure break-even (7 of 8 drafted)"
+    assert said(records, width=20) == "too few cycles yet"
+    assert "too few cycles yet" in words.watched(fold(records))
+
+
+def test_auto_within_noise_of_plain_advises_nothing():
+    """Two drafts that do not pay in 60 plain cycles: 0.97 of plain, and auto drafts no more."""
+    lost = [cycle(3, 0, 0), cycle(3, 0, 1), *(cycle(0, 0, index) for index in range(2, 62))]
+    assert fold(lost).standing == "below"
+    assert 0.95 <= fold(lost).estimated_speedup < 1
+    assert "F2" not in said(lost, ("auto",), 120)
+    assert "F2" in said(lost, DRAFT, 120)

@@ -153,7 +153,7 @@ def _key(chart: Chart, margin: int, width: int, signs: Glyphs) -> Content:
 
 def _names(break_even: float | None, width: int) -> tuple[str, str]:
     """Labels of the two lines."""
-    measured = "" if break_even is None else f"break-even {break_even:.2f}"
+    measured = "" if break_even is None else f"break-even {max(0.0, break_even):.2f}"
     return measured, "rule of thumb α×K = 1" if width >= _LONG else "rule α×K = 1"
 
 
@@ -178,7 +178,7 @@ def _title(chart: Chart, shown: int, width: int, labelled: bool, signs: Glyphs) 
     last = f"last {shown} {chart.unit}".rstrip()
     chunks: list[Sequence[Piece]] = [[(chart.title, STRONG)]]
     if not labelled and chart.break_even is not None:
-        chunks.append([(f"{signs.measured} break-even {chart.break_even:.2f}", "")])
+        chunks.append([(f"{signs.measured} break-even {max(0.0, chart.break_even):.2f}", "")])
     return row([*chunks, [(last, MUTED)]], width, signs, gap="  ")
 
 
@@ -209,7 +209,9 @@ def _line_at(index: int, break_even: float | None, scale: _Scale, signs: Glyphs)
         return signs.measured + signs.rule, STRONG
     if measured:
         return signs.measured, STRONG
-    return (signs.rule, MUTED) if rule else (" ", "")
+    # In the lowest row of a coarse scale it would pass for the zero line: its label is enough.
+    drawn = rule and (index > 0 or scale.unit <= RULE_OF_THUMB)
+    return (signs.rule, MUTED) if drawn else (" ", "")
 
 
 def _column(bar: Bar, break_even: float | None, scale: _Scale, signs: Glyphs) -> list[Piece]:

@@ -151,14 +151,19 @@ def _off_and_on(view: _View) -> Content | None:
     if min(off.emitted, on.emitted) < _COMPARABLE:
         return None
     slow, fast = (number(one.tokens_per_second, ".1f") for one in (off, on))
-    return _row(
-        view,
-        [
-            [("speculation ", MUTED), (f"off {slow}, on {fast} tok/s", STRONG)],
-            [(f"over {off.emitted} and {on.emitted} tokens", MUTED)],
-            [("measured, not the same text", MUTED)],
-        ],
+    name, figures = "speculation ", f"off {slow}, on {fast} tok/s"
+    counts, long = f"over {off.emitted} and {on.emitted} tokens", "measured, not the same text"
+    forms = (
+        (name, figures, counts, long),
+        (name, figures, long),
+        (name, figures, "other text"),
+        ("", figures, "other text"),
     )
+    gap = 3  # of `_row`
+    fitting = (form for form in forms if sum(map(len, form)) + gap * (len(form) - 2) <= view.width)
+    head, figures, *rest = next(fitting, forms[-1])
+    chunks: list[Chunk] = [[(head, MUTED), (figures, STRONG)], *([(text, MUTED)] for text in rest)]
+    return _row(view, chunks, " " * gap)
 
 
 def _speed_and_acceptance(view: _View) -> Content:
