@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from specctl.enginefacts import AUTO_K_MAX
+from specctl.enginefacts import AUTO_K_MAX, BLOCK_USUAL
 from specctl.plan.budget import SPLIT, Budget, Fit, fit, usable_context
 from specctl.plan.catalog import Catalog, Selection
 from specctl.plan.held import held_parts
@@ -315,7 +315,7 @@ def _reads_twice(selection: Selection) -> bool:
 
 def _and_keeps(selection: Selection) -> str:
     """What `auto`, left alone, adds to the memory of a recurrent state."""
-    shape, most = selection.model.shape, snapshot_limit(selection)
+    shape, most = selection.model.shape, snapshot_limit(replace(selection, method="auto"))
     if not most or shape is None:
         return ""
     kept = min(AUTO_K_MAX, most)
@@ -344,6 +344,11 @@ def _notes(selection: Selection, kv_type: str, found: Fit) -> Iterator[str]:
         yield "experts stay in RAM: speed depends on the RAM's bandwidth"
     if selection.method in BLOCK_DRAFTERS and selection.in_process:
         yield "specctl ran block drafts of tiny models only: the figures are other engines'"
+    if selection.method in BLOCK_DRAFTERS:
+        yield (
+            "its pass is priced with the target's output tensor, though its file may hold its own"
+            + (f", and as a block of {BLOCK_USUAL} tokens at least" if selection.in_process else "")
+        )
     if selection.method in BLOCK_DRAFTERS and model.is_moe:
         yield "block drafts on MoE targets were slower than plain where it was measured"
     yield from model.issues

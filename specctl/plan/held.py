@@ -8,10 +8,14 @@ from specctl.enginefacts import ASSISTANT_TARGET, BLOCK_BATCH, EAGLE3_BATCH
 from specctl.gguf.shape import Shape
 from specctl.plan.budget import Held
 from specctl.plan.catalog import Selection
-from specctl.plan.outlook import BLOCK_DRAFTERS, draft_length, expert_bytes
-from specctl.plan.profile import LOOKUPS
+from specctl.plan.outlook import (
+    BLOCK_DRAFTERS,
+    block_layers,
+    draft_length,
+    expert_bytes,
+    loads_heads,
+)
 
-MOST_BLOCK_LAYERS = 8
 ENCODERS = BLOCK_DRAFTERS | {"draft-eagle3"}
 
 
@@ -20,7 +24,6 @@ def held_parts(selection: Selection) -> tuple[Held, Held | None]:
     model, size = selection.model, selection.file.size or 0
     shape = model.shape_of(selection.file)
     assert shape is not None  # candidates.py saw to it
-    draft = selection.draft
     k = draft_length(selection)
     target = Held(
         shape=shape,
@@ -28,9 +31,7 @@ def held_parts(selection: Selection) -> tuple[Held, Held | None]:
         experts=expert_bytes(model, size),
         rows=k + 1,
         snapshots=k if shape.is_hybrid else 0,
-        mtp=selection.own_heads
-        if selection.method in LOOKUPS
-        else draft is not None and draft.embedded,
+        mtp=loads_heads(selection),
     )
     file = selection.draft_file
     if file is None or file.size is None:
@@ -40,7 +41,7 @@ def held_parts(selection: Selection) -> tuple[Held, Held | None]:
         assert small is not None  # candidates.py saw to it
         return target, Held(small, file.size)  # opened for one row: it keeps no snapshots
     block = selection.method in BLOCK_DRAFTERS
-    head = head_shape(shape, _block_layers(selection) if block else 1)
+    head = head_shape(shape, block_layers(selection) if block else 1)
     if not selection.in_process:
         encoder = selection.method in ENCODERS
         return target, Held(head, file.size, rows=k, encoder=encoder)
@@ -50,19 +51,6 @@ def held_parts(selection: Selection) -> tuple[Held, Held | None]:
         return target, Held(mtp_shape(shape), file.size, rows=k + 1, mtp=True)
     ubatch = max(BLOCK_BATCH, k + 1) if block else EAGLE3_BATCH
     return target, Held(head, file.size, encoder=True, ubatch=ubatch)
-
-
-def _block_layers(selection: Selection) -> int:
-    """Layers of a block draft, an estimate: its file is so many layers of the target's, 8 at most.
-
-    An output tensor of its own, or fewer bits, make it a layer or two off.
-    """
-    model, size = selection.model, selection.file.size or 0
-    shape, file = model.shape_of(selection.file), selection.draft_file
-    if shape is None or file is None or not file.size or not size:
-        return 1
-    layer = (size - expert_bytes(model, size)) / max(1, shape.n_layer)
-    return min(MOST_BLOCK_LAYERS, max(1, round(file.size / max(layer, 1.0))))
 
 
 def mtp_shape(shape: Shape) -> Shape:

@@ -202,16 +202,15 @@ def most_kept(shape: Shape, weights: Weights | int, mtp: bool = False) -> int | 
     """Snapshots of its recurrent state that the engine would keep at most
     (`enginefacts.most_snapshots`), 0 where llama.cpp keeps none; None for a KV cache alone.
 
-    `mtp`: its MTP layers are loaded, and count as weights.
+    `weights` as in `estimate`. `mtp`: its MTP layers are loaded, and count as weights.
     """
     if not shape.is_hybrid:
         return None
     if shape.arch not in ROLLBACK:
         return 0
-    loaded = weights if isinstance(weights, int) else weights.total
-    if isinstance(weights, Weights) and not mtp and 0 < shape.n_layer < len(weights.layers):
-        loaded -= sum(weights.layers[shape.n_layer :])
-    return max(0, most_snapshots(loaded, shape.recurrent_bytes))
+    split = weights if isinstance(weights, Weights) else _spread(weights, shape)
+    unread = sum(split.layers[shape.n_layer :]) if shape.n_layer and not mtp else 0
+    return max(0, most_snapshots(split.total - unread, shape.recurrent_bytes))
 
 
 def _spread(total: int, shape: Shape) -> Weights:

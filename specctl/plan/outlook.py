@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from specctl.enginefacts import BLOCK_USUAL
 from specctl.plan.acceptance import expected_acceptance, expected_gain
 from specctl.plan.budget import Budget, Fit
 from specctl.plan.catalog import Catalog, Selection
 from specctl.plan.memory import most_kept
-from specctl.plan.profile import Model, ModelFile
+from specctl.plan.profile import LOOKUPS, Model, ModelFile
 from specctl.plan.quality import is_low_bit
 from specctl.plan.speed import Load, Pace, Parts, Prediction, from_speedup, predict
 
 BLOCK_DRAFTERS = frozenset({"draft-dflash", "draft-dspark"})
 NGRAM_K = 8  # rows priced for an n-gram draft; hits are longer only on copied text
 MODEL_K_MAX = 8
+MOST_BLOCK_LAYERS = 8
 OUTPUT_HEAD_BYTES = 210 / 256  # a weight of an output head in Q6_K, as llama.cpp's quants keep it
 
 
@@ -76,8 +79,17 @@ def draft_length(selection: Selection) -> int:
 
 def snapshot_limit(selection: Selection) -> int | None:
     """Snapshots that the engine would keep of the target's state; None where it keeps none."""
-    shape = selection.model.shape
-    return (most_kept(shape, selection.file.size or 0) or None) if shape else None
+    shape = selection.model.shape_of(selection.file)
+    if shape is None:
+        return None
+    return most_kept(shape, selection.file.size or 0, loads_heads(selection)) or None
+
+
+def loads_heads(selection: Selection) -> bool:
+    """Are the MTP layers of the target's file loaded? By `auto`, too, where it can run them."""
+    if selection.method in (*LOOKUPS, "auto"):
+        return selection.own_heads
+    return selection.draft is not None and selection.draft.embedded
 
 
 def outlook(
@@ -89,7 +101,7 @@ def outlook(
     if method == "none":
         return Outlook(predict(target, (), (0.0, 0.0), 0), "no draft")
     k = draft_length(selection)
-    draft, block = draft_loads(selection, budget, found), method in BLOCK_DRAFTERS
+    draft, block = draft_loads(selection, budget, found), block_rows(selection, k)
     gain = expected_gain(catalog, selection.model, method, device_class(budget, found), use)
     if gain is not None:
         return Outlook(from_speedup(target, gain.span, k, draft, block), gain.source)
@@ -144,17 +156,49 @@ def target_loads(model: Model, file: ModelFile, budget: Budget, found: Fit) -> P
 
 
 def draft_loads(selection: Selection, budget: Budget, found: Fit) -> Parts:
-    """What one pass of the drafter reads; n-grams read nothing that counts."""
+    """What one pass of the drafter reads; n-grams read nothing that counts.
+
+    A block draft: all of its file, and (an assumption) the target's output tensor: a file without
+    one of its own decodes with that, and no profile tells.
+    """
     pace = _pace(budget, found)
     shape = selection.model.shape
     if selection.draft_model is not None and selection.draft_file is not None:
         small = selection.draft_model
         return target_loads(small, selection.draft_file, budget, found.alone())
+    head = shape.n_vocab * shape.n_embd * OUTPUT_HEAD_BYTES if shape is not None else 0.0
     if selection.draft_file is not None and selection.draft_file.size is not None:
-        return ((Load(float(selection.draft_file.size), n_layer=1), pace),)
+        size = float(selection.draft_file.size)
+        if selection.method in BLOCK_DRAFTERS:
+            return ((Load(size + head, n_layer=block_layers(selection)), pace),)
+        return ((Load(size, n_layer=1), pace),)
     if selection.method == "draft-mtp" and shape is not None:
         layer = (selection.file.size or 0) / max(1, shape.n_layer + shape.n_nextn)
-        head = shape.n_vocab * shape.n_embd * OUTPUT_HEAD_BYTES
         share = shape.n_expert_used / shape.n_expert if shape.n_expert else 1.0
         return ((Load(layer * share + head, n_layer=1), pace),)
     return ()
+
+
+def block_rows(selection: Selection, k: int) -> Callable[[int], int] | None:
+    """Rows of a block draft's pass by draft length, for drafts of at most `k`; None of any other.
+
+    The engine runs a whole block, whatever is drafted of it: no profile tells its size, so
+    llama.cpp's default, or more where `k` needs it. llama-server runs what it drafts and one more.
+    """
+    if selection.method not in BLOCK_DRAFTERS:
+        return None
+    whole = max(BLOCK_USUAL, k + 1)
+    return (lambda _: whole) if selection.in_process else (lambda n: n + 1)
+
+
+def block_layers(selection: Selection) -> int:
+    """Layers of a block draft, an estimate: its file is so many layers of the target's, 8 at most.
+
+    An output tensor of its own, or fewer bits, make it a layer or two off.
+    """
+    model, size = selection.model, selection.file.size or 0
+    shape, file = model.shape_of(selection.file), selection.draft_file
+    if shape is None or file is None or not file.size or not size:
+        return 1
+    layer = (size - expert_bytes(model, size)) / max(1, shape.n_layer)
+    return min(MOST_BLOCK_LAYERS, max(1, round(file.size / max(layer, 1.0))))

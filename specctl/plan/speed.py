@@ -6,7 +6,8 @@
     t_1      bytes read for one token / effective bandwidth + launch cost of the layers
     t_v(k)   the same with the experts that k + 1 tokens touch, + row cost · k
     touched  E · (1 - (1 - e/E)^(k+1)) experts of E, e used by each token
-    t_d(k)   k passes of the draft (one pass for a block drafter, 0 for n-grams)
+    t_d(k)   k passes of the draft; for a block drafter one of its rows, which are the whole block
+             here, whatever k is, and k + 1 in llama-server; 0 for n-grams
     a*       break-even: (t_d + t_v) / t_1 - 1 accepted per cycle
     K*       argmax over k of τ(k) / (t_d(k) + t_v(k)); 0 is plain decoding
 
@@ -92,6 +93,7 @@ class Load:
 
 
 Parts = Sequence[tuple[Load, Pace]]  # one entry for each place that holds a part of the model
+Rows = Callable[[int], int]  # of a block drafter's pass, by draft length
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,20 +171,28 @@ def pass_seconds(parts: Parts, rows: int = 1) -> Span:
     return fast, slow
 
 
-def draft_seconds(draft: Parts, k: int, block: bool = False) -> Span:
-    """t_d(k): k passes one after another, or one for a block drafter; nothing for n-grams."""
+def draft_seconds(draft: Parts, k: int, block: Rows | None = None) -> Span:
+    """t_d(k): k passes one after another; for a block drafter one of `block(k)` rows; nothing for
+    n-grams.
+    """
     if not draft or not k:
         return 0.0, 0.0
-    if block:
-        return pass_seconds(draft, k)
+    if block is not None:
+        return pass_seconds(draft, block(k))
     fast, slow = pass_seconds(draft)
     return k * fast, k * slow
 
 
 def predict(
-    target: Parts, draft: Parts, beta: Span, k: int | None, block: bool = False, k_max: int = 8
+    target: Parts,
+    draft: Parts,
+    beta: Span,
+    k: int | None,
+    block: Rows | None = None,
+    k_max: int = 8,
 ) -> Prediction:
-    """The whole estimate; `k` None takes K* at the middle of all ranges.
+    """The whole estimate; `k` None takes K* at the middle of all ranges, `block` is that of a block
+    drafter, None of any other.
 
     Speed-up and break-even compare like with like (fast with fast, slow with slow), so that an
     unknown bandwidth does not widen them.
@@ -209,7 +219,7 @@ def predict(
 
 
 def from_speedup(
-    target: Parts, speedup: Span, k: int, draft: Parts = (), block: bool = False
+    target: Parts, speedup: Span, k: int, draft: Parts = (), block: Rows | None = None
 ) -> Prediction:
     """A prediction from a measured speed-up range instead of acceptance (n-grams, measured pairs).
 

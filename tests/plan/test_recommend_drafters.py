@@ -17,14 +17,25 @@ from specctl.enginefacts import BLOCK_BATCH, EAGLE3_BATCH  # noqa: E402
 from specctl.external.wish import Options, make_wish  # noqa: E402
 from specctl.gguf.arches import ROLLBACK  # noqa: E402
 from specctl.gguf.facts import read_facts  # noqa: E402
+from specctl.gguf.weights import spread_evenly  # noqa: E402
 from specctl.llama.eagle3 import BATCH  # noqa: E402
+from specctl.plan.budget import fit  # noqa: E402
 from specctl.plan.candidates import Configuration, Wish, configurations  # noqa: E402
 from specctl.plan.catalog import Catalog  # noqa: E402
 from specctl.plan.explain import as_json, k_words, run_command  # noqa: E402
 from specctl.plan.held import held_parts  # noqa: E402
-from specctl.plan.memory import estimate  # noqa: E402
-from specctl.plan.outlook import default_k, draft_length, snapshot_limit  # noqa: E402
+from specctl.plan.memory import estimate, most_kept  # noqa: E402
+from specctl.plan.outlook import (  # noqa: E402
+    block_rows,
+    default_k,
+    draft_length,
+    draft_loads,
+    outlook,
+    snapshot_limit,
+    target_loads,
+)
 from specctl.plan.recommend import recommend  # noqa: E402
+from specctl.plan.speed import pass_seconds  # noqa: E402
 from specctl.units import MIB  # noqa: E402
 
 
@@ -107,6 +118,73 @@ def test_a_block_draft_is_for_chat_where_the_target_gives_its_layers(catalog: Ca
     for one in rows.ranked:
         assert f"--spec-type draft-dflash --k {one.prediction.k}" in run_command(one, 8192)
         assert any("tiny models only" in note for note in one.notes)
+
+
+def test_a_block_draft_is_priced_as_the_block_that_runs(catalog: Catalog) -> None:
+    """Its file and the target's output tensor, all its layers, and the same rows for any length."""
+    selection = catalog.select("muse-glimmer-30b:Q4_K_M+draft-dflash")
+    shape, file = selection.model.shape, selection.draft_file
+    assert shape is not None
+    assert file is not None
+    assert file.size is not None
+    budget = gpu_budget(48)
+    found = fit(budget, *held_parts(selection), 8192, "f16")
+    ((load, _),) = draft_loads(selection, budget, found)
+    assert load.dense == file.size + shape.n_vocab * shape.n_embd * 210 / 256
+    draft = held_parts(selection)[1]
+    assert draft is not None
+    assert load.n_layer == draft.shape.n_layer > 1
+    rows = block_rows(selection, 7)
+    assert rows is not None
+    assert [rows(n) for n in (1, 7)] == [16, 16]
+    longer = block_rows(selection, 40)
+    assert longer is not None
+    assert longer(3) == 41
+    server = block_rows(catalog.select("qwen3.8-27b:Q4_K_M+draft-dflash"), 7)
+    assert server is not None
+    assert [server(n) for n in (1, 7)] == [2, 8]
+    assert block_rows(catalog.select("qwen3.6-27b:Q4_K_M+draft-mtp"), 3) is None
+    row = next(
+        one
+        for one in configurations(catalog, selection.model, budget, Wish())
+        if isinstance(one, Configuration) and one.method == "draft-dflash"
+    )
+    assert any("output tensor" in one and "block of 16" in one for one in row.notes)
+
+
+def test_a_longer_draft_of_a_block_costs_no_more_drafting(catalog: Catalog) -> None:
+    """What differs between K 1 and 7 is the target's rows: break-even grows by those alone."""
+    selection = catalog.select("muse-glimmer-30b:Q4_K_M+draft-dflash")
+    budget = gpu_budget(48)
+    found = fit(budget, *held_parts(selection), 8192, "f16")
+    short, long = (outlook(catalog, replace(selection, k=k), budget, "chat", found) for k in (1, 7))
+    assert short is not None
+    assert long is not None
+    apart = long.prediction.break_even[0] - short.prediction.break_even[0]
+    target = target_loads(selection.model, selection.file, budget, found)
+    one, two, eight = (pass_seconds(target, n)[0] for n in (1, 2, 8))
+    assert apart == pytest.approx((eight - two) / one)
+
+
+def test_heads_that_are_not_loaded_hold_no_snapshots(catalog: Catalog) -> None:
+    """As `place` counts a header's weights: MTP layers of a file count where they are loaded."""
+    heads = catalog.select("qwen3.6-35b-a3b+draft-mtp")
+    assert heads.file.mtp
+    loaded, alone = (
+        snapshot_limit(heads),
+        snapshot_limit(replace(heads, method="draft-simple", draft=None)),
+    )
+    shape = heads.model.shape_of(heads.file)
+    assert shape is not None
+    assert heads.file.size is not None
+    assert loaded == most_kept(shape, heads.file.size, mtp=True)
+    n_layer = shape.n_layer + shape.n_nextn
+    split = spread_evenly(heads.file.size, n_layer, shape.n_embd, shape.n_vocab)
+    assert alone == most_kept(shape, split)
+    assert loaded is not None
+    assert alone is not None
+    assert loaded > alone
+    assert snapshot_limit(replace(heads, method="ngram-mod", draft=None)) == loaded
 
 
 def test_snapshots_of_a_state_are_counted_for_every_drafted_token(catalog: Catalog) -> None:

@@ -104,7 +104,11 @@ def test_drafting_costs_k_passes_or_one_block_or_nothing() -> None:
     draft = [(Load(dense=1e9), GPU)]
     one = pass_seconds(draft)
     assert draft_seconds(draft, 4) == pytest.approx((4 * one[0], 4 * one[1]))
-    assert draft_seconds(draft, 4, block=True) == pass_seconds(draft, 4)
+    whole = lambda _: 16  # noqa: E731
+    assert draft_seconds(draft, 1, whole) == draft_seconds(draft, 9, whole)
+    assert draft_seconds(draft, 4, whole) == pass_seconds(draft, 16)
+    assert draft_seconds(draft, 4, lambda k: k + 1) == pass_seconds(draft, 5)
+    assert draft_seconds(draft, 0, whole) == (0, 0)
     assert draft_seconds((), 4) == (0, 0)
     assert draft_seconds(draft, 0) == (0, 0)
 
