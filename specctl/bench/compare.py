@@ -193,8 +193,10 @@ def _arms(a: Stored, b: Stored) -> Iterator[str]:
 def _notes(a: Stored, b: Stored) -> Iterator[str]:
     yield from _one("specctl", a.specctl, b.specctl)
     yield from _one("engine", a.engine, b.engine)
+    asked = "asked from another " if a.is_of_theirs and b.is_of_theirs else ""
     for name in ("cpu", "physical_cores", "memory_gib", "system"):
-        yield from _one(name.replace("_", " "), a.machine.get(name), b.machine.get(name))
+        said = f"{asked}{name.replace('_', ' ')}"
+        yield from _one(said, a.machine.get(name), b.machine.get(name))
     if any(_drafts_with_model(a, b)):
         yield from _one("draft model", _maybe(a.draft), _maybe(b.draft))
         yield from _one("draft settings", a.settings.get("draft"), b.settings.get("draft"))
@@ -217,7 +219,8 @@ def _notes(a: Stored, b: Stored) -> Iterator[str]:
             )
     for one, name in ((a, "A"), (b, "B")):
         if one.busy is not None:
-            yield f"other programs were running during {name} (load average {one.busy:.1f})"
+            where = one.busy_where
+            yield f"other programs were running during {name}{where} (load average {one.busy:.1f})"
         if one.interrupted:
             yield f"{name} was stopped early: it holds what every arm had done"
         yield from (f"{name}: {failure}" for failure in one.failures)

@@ -94,6 +94,10 @@ def _served(stored: Stored) -> Iterable[str]:
         yield _note(words.BATCHES)
         heads = ("left batch", "left arm", *_SPEED_HEADS[2:])
         yield _table(heads, [_speed_cells(stored, row) for row in stored.served.batches])
+        yield from (_note(f"in batches {one}") for one in stored.served.batch_failures)
+        waves = sum(row.identity.differs for row in stored.served.batches)
+        if waves:
+            yield _note(f"waves with a differing text: {waves}. {words.DIFFERS}")
     if stored.conditions:
         yield "<h2>Read with it</h2>"
         yield from (_note(line) for line in stored.conditions)
@@ -114,7 +118,7 @@ def _warnings(stored: Stored) -> Iterable[str]:
     if stored.served and stored.served.failure:
         yield stored.served.failure
     if stored.busy is not None:
-        yield f"other programs were running (load average {stored.busy:.1f})"
+        yield f"other programs were running{stored.busy_where} (load average {stored.busy:.1f})"
 
 
 def _note(text: str) -> str:
@@ -252,7 +256,7 @@ def _prompt_cells(stored: Stored) -> Iterable[list[Cell]]:
             ("", number(speed.rate, ".1f")),
             ("", number(speed.speedup, ".2f", "×")),
             ("", words.spread(speed)),
-            (f"left {kind}", words.verdict(speed, None)),
+            (f"left {kind}", words.verdict(speed)),
         ]
         last = one.prompt
 
@@ -263,7 +267,7 @@ def _facts(stored: Stored) -> Iterable[tuple[str, str]]:
     if stored.draft:
         yield "draft model", str(stored.draft)
     yield (
-        "machine",
+        "asked from" if stored.is_of_theirs else "machine",
         (
             f"{machine.get('cpu')}, {machine.get('physical_cores')} cores "
             f"({machine.get('logical_cores')} logical), {machine.get('memory_gib')} GiB, "

@@ -24,7 +24,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from specctl.bench.identity import Identity
 from specctl.bench.run import PLAIN, Arm, BenchPlan, Run, RunKey
@@ -148,8 +148,29 @@ class Report:
 
     def of(self, arm: str) -> tuple[PromptSpeed, ...]:
         """This arm's prompts that can be compared, fastest first."""
-        known = [p for p in self.prompts if p.arm == arm and p.speed.speedup is not None]
-        return tuple(sorted(known, key=lambda p: -(p.speed.speedup or 0)))
+        return fastest_first(self.prompts, arm)
+
+
+def fastest_first(prompts: Iterable[PromptSpeed], arm: str) -> tuple[PromptSpeed, ...]:
+    """Those of this arm that can be compared, fastest first."""
+    known = [p for p in prompts if p.arm == arm and p.speed.speedup is not None]
+    return tuple(sorted(known, key=lambda p: -(p.speed.speedup or 0)))
+
+
+class RowName(Protocol):
+    """Which row of a table it is."""
+
+    @property
+    def workload(self) -> str | None: ...  # noqa: D102
+    @property
+    def arm(self) -> str: ...  # noqa: D102
+
+
+def is_undrafted(row: RowName, undrafted: Iterable[Undrafted]) -> bool:
+    """Is this a drafting arm none of whose cycles had a draft? The one way to tell, where a row is
+    shown: a coverage of 0 is not enough, since of some servers it is not known.
+    """
+    return any((one.workload, one.arm) == (row.workload, row.arm) for one in undrafted)
 
 
 def summarise(

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from specctl import __version__, paths
-from specctl.bench.identity import Identity
+from specctl.bench.identity import SAME, Identity
 from specctl.bench.report import Report, Row, Speed
-from specctl.bench.run import BenchPlan, Run, RunKey
+from specctl.bench.run import PLAIN, BenchPlan, Run, RunKey
 from specctl.bench.served import ServedFacts
 from specctl.errors import UsageError
 
@@ -56,19 +56,42 @@ class Outcome:
     @property
     def busy(self) -> float | None:
         """The load average of other programs, before or after, where it is high; else None."""
-        before, after = self.load_before or 0.0, (self.load_after or 0.0) - self.threads
-        return max(before, after) if is_busy(max(before, after)) else None
+        return load_of_others(self.load_before, self.load_after, self.threads, os.cpu_count() or 1)
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """What `--strict` fails on, in words; of batches, too."""
+        batches = self.served.batches if self.served else None
+        of_batches = (f"in batches {one}" for one in (batches.failures if batches else ()))
+        return (*self.report.failures, *of_batches)
+
+    @property
+    def is_of_theirs(self) -> bool:
+        """Of a server that was not started here: this machine only asked."""
+        return self.served is not None and not self.served.setup.started
 
 
-def is_busy(load: float | None) -> bool:
-    """Is this load average (of others) enough to spoil a measurement?"""
-    return load is not None and load > BUSY * (os.cpu_count() or 1)
+def load_of_others(
+    before: float | None, after: float | None, threads: int, cores: int
+) -> float | None:
+    """The larger load average without our own `threads`, where it is high; else None."""
+    loads = [] if before is None else [before]
+    loads += [] if after is None else [after - threads]
+    most = max(loads, default=None)
+    return most if is_busy(most, cores) else None
+
+
+def is_busy(load: float | None, cores: int | None = None) -> bool:
+    """Is this load average (of others) enough to spoil a measurement? `cores`: else this
+    machine's.
+    """
+    return load is not None and load > BUSY * (cores or os.cpu_count() or 1)
 
 
 def document(outcome: Outcome) -> dict[str, Any]:
     """The whole result as JSON-ready values."""
     plan, served = outcome.plan, outcome.served
-    theirs = served is not None and not served.setup.started
+    theirs = outcome.is_of_theirs
     data: dict[str, Any] = {
         "schema": SCHEMA if served is None else SERVED_SCHEMA,
         "specctl": __version__,
@@ -101,13 +124,26 @@ def document(outcome: Outcome) -> dict[str, Any]:
 
 
 def _served(served: ServedFacts) -> dict[str, Any]:
-    rows = served.batches.rows if served.batches else ()
+    batches = served.batches
     return {
         **dataclasses.asdict(served.setup),
         "failure": served.failure,
-        "batches": [_row(row) for row in rows],
-        "batch_runs": [_run(run, {}) for run in served.batch_runs],
+        "batches": [_row(row) for row in (batches.rows if batches else ())],
+        "batch_undrafted": [
+            dataclasses.asdict(one) for one in (batches.undrafted if batches else ())
+        ],
+        "batch_failures": list(batches.failures if batches else ()),
+        "batch_runs": [_run(run, _of_waves(served)) for run in served.batch_runs],
     }
+
+
+def _of_waves(served: ServedFacts) -> dict[RunKey, Identity]:
+    """Waves whose texts are not plain's, of those that have a plain one; the others are `same`."""
+    runs = served.batch_runs
+    plain = any(run.arm == PLAIN for run in runs)
+    found = {run.key: SAME for run in runs if plain and run.arm != PLAIN}
+    differing = served.batches.differences if served.batches else ()
+    return found | {(one.prompt, one.arm, one.repeat): one.identity for one in differing}
 
 
 def machine() -> dict[str, Any]:
@@ -164,7 +200,8 @@ def write(path: Path, data: Mapping[str, Any]) -> None:
 def kept_path(outcome: Outcome) -> Path:
     """Where the data folder keeps this one."""
     stamp = time.strftime("%Y-%m-%d-%H%M%S", time.gmtime(outcome.unix_time))
-    name = outcome.model.stem
+    file = outcome.model.name  # a server's word for its model may hold dots: 2.5-7B
+    name = file[:-5] if file.lower().endswith(".gguf") else file
     if outcome.served is not None:  # a server's word for its model may be anything
         safe = re.sub(r"[^\w.-]+", "-", name) or "model"
         name = f"{outcome.served.setup.engine}-{safe}"[:120]

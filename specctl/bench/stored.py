@@ -8,15 +8,23 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
 from specctl import paths
+from specctl.bench import words
 from specctl.bench.node import Node
-from specctl.bench.report import IdentityCount, PromptSpeed, Speed, Undrafted, Verdict
-from specctl.bench.results import BUSY, SCHEMA, SERVED_SCHEMA
+from specctl.bench.report import (
+    IdentityCount,
+    PromptSpeed,
+    Speed,
+    Undrafted,
+    Verdict,
+    is_undrafted,
+)
+from specctl.bench.results import SCHEMA, SERVED_SCHEMA, load_of_others
 from specctl.bench.run import PLAIN
 from specctl.errors import UsageError
 from specctl.units import format_bytes
@@ -68,6 +76,8 @@ class StoredServed:
     method: str
     failure: str
     batches: tuple[StoredRow, ...]
+    batch_undrafted: tuple[Undrafted, ...] = ()
+    batch_failures: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +146,27 @@ class Stored:
 
     def never_drafted(self, row: StoredRow) -> bool:
         """Is this a drafting arm none of whose cycles had a draft?"""
-        return any((u.workload, u.arm) == (row.workload, row.arm) for u in self.undrafted)
+        return is_undrafted(row, (*self.undrafted, *self._of_batches))
+
+    @property
+    def _of_batches(self) -> tuple[Undrafted, ...]:
+        """A row of a batch has its size for a workload; their total is shown nowhere."""
+        found = self.served.batch_undrafted if self.served else ()
+        return tuple(one for one in found if one.workload is not None)
+
+    @property
+    def is_of_theirs(self) -> bool:
+        """Of a server that was not started here: `machine` is the one that asked."""
+        return self.served is not None and not self.served.started
+
+    def asked_from(self, machine: str) -> str:
+        """A machine's name, with what it was."""
+        return f"asked from {machine}" if self.is_of_theirs else machine
+
+    @property
+    def busy_where(self) -> str:
+        """On which machine other programs ran, where that is not the server's."""
+        return words.WHERE_ASKED if self.is_of_theirs else ""
 
     @property
     def busy(self) -> float | None:
@@ -144,10 +174,10 @@ class Stored:
         before, after, cores = (
             self.machine.get(name) for name in ("load_before", "load_after", "logical_cores")
         )
-        loads = [load for load in (before,) if isinstance(load, int | float)]
-        loads += [load - self.threads for load in (after,) if isinstance(load, int | float)]
-        most = BUSY * (cores if isinstance(cores, int) else 1)
-        return max(loads) if loads and max(loads) > most else None
+        before, after = (
+            load if isinstance(load, int | float) else None for load in (before, after)
+        )
+        return load_of_others(before, after, self.threads, cores if isinstance(cores, int) else 1)
 
 
 def load(name: str) -> Stored:
@@ -251,9 +281,7 @@ def parse(document: object, name: str = "result") -> Stored:
         undrafted=tuple(_undrafted(one) for one in report["undrafted"].items()),
         failures=tuple(one.text() for one in report["failures"].items()),
         notes=tuple(one.text() for one in report["notes"].items()),
-        conditions=tuple(
-            one.text() for one in (report["conditions"].items() if report.has("conditions") else ())
-        ),
+        conditions=tuple(one.text() for one in _maybe_items(report, "conditions")),
         served=_served(top["served"]) if document["schema"] == SERVED_SCHEMA else None,
     )
 
@@ -274,7 +302,14 @@ def _served(node: Node) -> StoredServed:
         method=node["method"].text(),
         failure=node["failure"].text(),
         batches=tuple(_row(one) for one in node["batches"].items()),
+        batch_undrafted=tuple(_undrafted(one) for one in _maybe_items(node, "batch_undrafted")),
+        batch_failures=tuple(one.text() for one in _maybe_items(node, "batch_failures")),
     )
+
+
+def _maybe_items(node: Node, key: str) -> Sequence[Node]:
+    """What files of earlier versions do not have."""
+    return node[key].items() if node.has(key) else ()
 
 
 def _model(node: Node) -> ModelFile:

@@ -160,7 +160,8 @@ def about(stored: Stored) -> tuple[str, str]:
     """Two lines on what was measured."""
     with_draft = f" + {stored.draft.file}" if stored.draft else ""
     count, repeats = len(stored.prompts), stored.repeats
-    cpu, times = stored.machine.get("cpu"), "once" if repeats == 1 else f"{repeats} times"
+    cpu = stored.asked_from(str(stored.machine.get("cpu")))
+    times = "once" if repeats == 1 else f"{repeats} times"
     return (
         f"{stored.model.file}{with_draft}",
         f"{count} prompt{'s' * (count != 1)}, {times} each, up to {stored.max_tokens} tokens · "
@@ -186,9 +187,7 @@ _SILENT = (words.NEVER, words.UNKNOWN)
 
 def word(stored: Stored, row: StoredRow) -> str:
     """The verdict, as the table says it."""
-    if row.speed.speedup is None and row.speed.rate is not None:
-        return words.UNKNOWN
-    return words.NEVER if stored.never_drafted(row) else words.SHORT[row.speed.verdict]
+    return words.verdict(row.speed, stored.never_drafted(row))
 
 
 def legend(stored: Stored) -> str:

@@ -10,6 +10,7 @@ from specctl.bench.report import ONE_RUN_BAND, IdentityCount, Speed
 SHORT = {"faster": "faster", "slower": "slower", "no difference shown": "no difference"}
 NEVER = "never drafted"
 UNKNOWN = "not known"
+WHERE_ASKED = " where it was asked from"  # of other programs: not on the machine of the server
 
 
 def spread(speed: Speed) -> str:
@@ -19,11 +20,15 @@ def spread(speed: Speed) -> str:
     return f"{speed.low:.2f}–{speed.high:.2f}"
 
 
-def verdict(speed: Speed, coverage: float | None, drafts: bool = True) -> str:
-    """`faster`, `never drafted`; without plain decoding to compare with `not known`."""
+def verdict(speed: Speed, undrafted: bool = False) -> str:
+    """`faster`; `never drafted` (`undrafted`: see `report.is_undrafted`) whatever the speed;
+    without plain decoding to compare with `not known`.
+    """
+    if undrafted:
+        return NEVER
     if speed.speedup is None and speed.rate is not None:
         return UNKNOWN
-    return NEVER if drafts and coverage == 0 else SHORT[speed.verdict]
+    return SHORT[speed.verdict]
 
 
 def text(found: IdentityCount) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -62,15 +63,15 @@ def _answers(wish: Wish) -> Wish:
 def measured_here(use: str, folder: Path | None = None) -> list[str]:
     """What `specctl bench` found on this machine: newest first, texts of this use first.
 
-    Not from a run beside other programs, and not of an arm that never drafted: neither says
-    anything of drafting.
+    Not from a run beside other programs or of a server somewhere, and not of an arm that never
+    drafted: neither says anything of drafting here.
     """
     found: list[tuple[bool, str]] = []
     folder = folder or data_dir() / "bench"
     for path in sorted(folder.glob("*.json"), reverse=True)[:NEWEST]:
         try:
             said: Any = json.loads(path.read_text(encoding="utf-8"))
-            if _was_busy(said["machine"]):
+            if _was_busy(said["machine"]) or _was_elsewhere(said):
                 continue
             day, model = str(said["date"])[:10], said["model"]["file"]
             found += [
@@ -91,10 +92,15 @@ def measured_here(use: str, folder: Path | None = None) -> list[str]:
 
 def _was_busy(machine: dict[str, Any]) -> bool:
     """Other programs ran, as specctl bench itself judges it."""
-    from specctl.bench.results import is_busy
+    from specctl.bench.results import load_of_others
 
-    before, after = machine["load_before"] or 0.0, machine["load_after"] or 0.0
-    return is_busy(max(before, after - machine["threads"]))
+    before, after = machine["load_before"], machine["load_after"]
+    return load_of_others(before, after, machine["threads"], os.cpu_count() or 1) is not None
+
+
+def _was_elsewhere(said: dict[str, Any]) -> bool:
+    """By a server that was running: perhaps another machine's."""
+    return "served" in said and not said["served"]["started"]
 
 
 def _runs(repeats: int) -> str:

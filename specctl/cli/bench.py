@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from specctl.bench import workloads
+from specctl.bench import words, workloads
 from specctl.bench.conduct import Checking, Opened, Step, conduct, driven
 from specctl.bench.results import Outcome, check_writable, document, kept_path, write
 from specctl.bench.run import Arm, BenchPlan, Calibration, RunDone
@@ -227,7 +227,8 @@ def _finish(outcome: Outcome, outputs: Outputs, strict: bool, word: str | None =
     if outcome.interrupted:
         prompts_done = len(outcome.plan.prompts)
         err().print(f"stopped: this is about the {prompts_done} prompts that every arm has done")
-    view.report(out(), outcome.report, outcome.busy)
+    where = words.WHERE_ASKED if outcome.is_of_theirs else ""
+    view.report(out(), outcome.report, outcome.busy, where)
     servers.show_batches(out(), outcome)
     _keep(outcome, *outputs)
     if word:
@@ -238,8 +239,8 @@ def _finish(outcome: Outcome, outputs: Outputs, strict: bool, word: str | None =
         raise RemoteError(served.failure, "\n".join(filter(None, (above, served.hint))))
     if outcome.interrupted:
         raise typer.Exit(130)
-    if strict and outcome.report.failures:
-        raise SpecctlError("--strict: " + "; ".join(outcome.report.failures))
+    if strict and outcome.failures:
+        raise SpecctlError("--strict: " + "; ".join(outcome.failures))
 
 
 def _prompts(

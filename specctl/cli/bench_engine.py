@@ -10,12 +10,9 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
-from specctl.bench import words
 from specctl.bench.compare import compare
 from specctl.bench.conduct import driven
-from specctl.bench.report import Row
 from specctl.bench.results import Outcome, document
 from specctl.bench.run import BenchPlan, RunDone
 from specctl.bench.served import Fleet, check_batches
@@ -267,12 +264,7 @@ def show_batches(console: Console, outcome: Outcome) -> None:
     served = outcome.served
     if served is None or served.batches is None:
         return
-    rows: Sequence[Row] = served.batches.rows
-    wide = console.width >= view.WIDE
-    console.print(view.speeds(rows, wide, "How the gain changes with the batch"))
-    first = rows[0].speed
-    noise = words.noise(first.band_is_assumed, max(row.speed.noise for row in rows))
-    console.print(f"[dim]{words.BATCHES} {escape(noise)}[/]")
+    view.batches(console, served.batches.rows, served.batches.undrafted, served.batches.failures)
 
 
 def show_beside(console: Console, own: Outcome, theirs: Outcome) -> None:

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from specctl.bench import words
-from specctl.bench.report import PromptSpeed
+from specctl.bench.report import fastest_first
 from specctl.bench.stored import Stored, StoredRow
 from specctl.cli import bench_view as view
 from specctl.cli.bench_compare import what
@@ -21,10 +21,10 @@ def show(console: Console, kept: Stored) -> None:
     console.print(f"[dim]{escape(_where(kept))}[/]")
     if kept.interrupted:
         console.print("[yellow]stopped early: this is about the prompts that every arm has done[/]")
-    console.print(view.speeds(shown, wide))
+    console.print(view.speeds(shown, wide, undrafted=kept.undrafted))
     console.print(view.reasons(shown, wide))
     for row in kept.totals:
-        view.arm(console, _shown(row), _of(kept, row.arm))
+        view.arm(console, _shown(row), fastest_first(kept.prompt_speeds, row.arm))
     for silent in kept.undrafted:
         on = f" on {silent.workload}" if silent.workload else ""
         because = "; ".join(f"{reason} ({count})" for reason, count in silent.reasons[:3])
@@ -37,22 +37,26 @@ def show(console: Console, kept: Stored) -> None:
     for note in kept.notes:
         console.print(f"[dim]{escape(note)}[/]")
     view.legend(console, [row.speed for row in kept.totals], words.differing(kept.totals))
+    if kept.served is not None and kept.served.batches:
+        served = kept.served
+        rows = [_shown(row) for row in served.batches]
+        view.batches(console, rows, served.batch_undrafted, served.batch_failures)
     view.conditions(console, kept.conditions)
     if kept.busy is not None:
-        console.print(f"[yellow]Other programs were running (load average {kept.busy:.1f}).[/]")
+        where = kept.busy_where
+        load = f"(load average {kept.busy:.1f})"
+        console.print(f"[yellow]Other programs were running{where} {load}.[/]")
 
 
 def _where(kept: Stored) -> str:
     machine = [str(kept.machine[key]) for key in ("cpu", "system") if key in kept.machine]
     took = format_seconds(kept.wall_seconds)
-    return f"{', '.join([*machine, kept.engine])}; up to {kept.max_tokens} tokens each, {took}"
+    if kept.is_of_theirs:
+        machine = [kept.engine, kept.asked_from(", ".join(machine))]
+    else:
+        machine = [*machine, kept.engine]
+    return f"{', '.join(machine)}; up to {kept.max_tokens} tokens each, {took}"
 
 
 def _shown(row: StoredRow) -> view.Shown:
     return view.Shown(row.workload, row.arm, row.speed, row, row.plain_ttft, row.ttft, row.identity)
-
-
-def _of(kept: Stored, arm: str) -> tuple[PromptSpeed, ...]:
-    """As `Report.of`: this arm's prompts that can be compared, fastest first."""
-    known = [p for p in kept.prompt_speeds if p.arm == arm and p.speed.speedup is not None]
-    return tuple(sorted(known, key=lambda p: -(p.speed.speedup or 0)))

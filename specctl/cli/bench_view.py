@@ -18,7 +18,16 @@ from rich.table import Table
 
 from specctl.bench import words
 from specctl.bench.conduct import Checking, Opened
-from specctl.bench.report import NOTABLE, IdentityCount, PromptSpeed, Report, Row, Speed
+from specctl.bench.report import (
+    NOTABLE,
+    IdentityCount,
+    PromptSpeed,
+    Report,
+    Row,
+    Speed,
+    Undrafted,
+    is_undrafted,
+)
 from specctl.bench.results import is_busy
 from specctl.bench.run import BenchPlan, Calibration, RunDone
 from specctl.units import format_seconds, number, percent
@@ -120,12 +129,16 @@ def progress(console: Console) -> Iterator[Show]:
 # ---------------------------------------------------------------- when it is done
 
 
-def report(console: Console, result: Report, busy: float | None = None) -> None:
-    """Everything the benchmark says; `busy` is the load of other programs, if it was high."""
+def report(
+    console: Console, result: Report, busy: float | None = None, busy_where: str = ""
+) -> None:
+    """Everything the benchmark says; `busy` is the load of other programs, if it was high,
+    `busy_where` on which machine, if not the one that was measured.
+    """
     wide = console.width >= WIDE
     rows = result.rows if len({row.workload for row in result.rows}) > 1 else ()
     shown = (*rows, *result.totals)
-    console.print(speeds(shown, wide))
+    console.print(speeds(shown, wide, undrafted=result.undrafted))
     console.print(reasons(shown, wide))
     for row in result.totals:
         arm(console, row, result.of(row.arm))
@@ -135,7 +148,8 @@ def report(console: Console, result: Report, busy: float | None = None) -> None:
     if busy is not None:
         once = any(row.speed.band_is_assumed for row in result.totals)
         console.print(
-            f"[yellow]Other programs were running (load average {busy:.1f} on {os.cpu_count()} "
+            f"[yellow]Other programs were running{busy_where} (load average {busy:.1f} on "
+            f"{os.cpu_count()} "
             f"cores){': repeat this before you believe a single run' if once else ''}.[/]"
         )
 
@@ -172,7 +186,13 @@ class Shown:
     identity: IdentityCount
 
 
-def speeds(rows: Sequence[Row | Shown], wide: bool, title: str = "Does it pay?") -> Table:
+def speeds(
+    rows: Sequence[Row | Shown],
+    wide: bool,
+    title: str = "Does it pay?",
+    *,
+    undrafted: Sequence[Undrafted],
+) -> Table:
     """Does it pay?"""
     table = _table(title, wide)
     for heading in ("plain\ntok/s", "spec.\ntok/s", "speed-\nup", "spread"):
@@ -189,16 +209,36 @@ def speeds(rows: Sequence[Row | Shown], wide: bool, title: str = "Does it pay?")
             f"[{colour}]{number(speed.speedup, '.2f', '×')}[/]",
             words.spread(speed),
             _identity(row),
-            _verdict(row),
+            _verdict(row, is_undrafted(row, undrafted)),
         )
     return table
 
 
-def _verdict(row: Row | Shown) -> str:
-    said = words.verdict(row.speed, row.totals.coverage, row.arm != "none")
+def _verdict(row: Row | Shown, silent: bool) -> str:
+    said = words.verdict(row.speed, silent)
     if said in (words.NEVER, words.UNKNOWN):
         return said
     return f"[{_COLOUR[row.speed.verdict]}]{said}[/]"
+
+
+def batches(
+    console: Console,
+    rows: Sequence[Row | Shown],
+    undrafted: Sequence[Undrafted],
+    failures: Sequence[str],
+) -> None:
+    """The gain by batch size: a table, what its figures mean, and what went wrong."""
+    wide = console.width >= WIDE
+    title = "How the gain changes with the batch"
+    console.print(speeds(rows, wide, title, undrafted=undrafted))
+    noise = words.noise(rows[0].speed.band_is_assumed, max(row.speed.noise for row in rows))
+    console.print(f"[dim]{words.BATCHES} {escape(noise)}[/]")
+    for failure in failures:
+        console.print(f"[bold red]in batches {escape(failure)}[/]")
+    waves = sum(row.identity.differs for row in rows)
+    if waves:
+        console.print(f"[yellow]{counted(waves, 'wave')} with a differing text.[/]")
+        console.print(f"[dim]{words.DIFFERS}[/]")
 
 
 def reasons(rows: Sequence[Row | Shown], wide: bool) -> Table:

@@ -262,6 +262,8 @@ def test_ask_quotes_what_was_measured_here(tmp_path: Path) -> None:
         busy = {**result, "machine": {"threads": 1, "load_before": 0, "load_after": 0, **load}}
         (tmp_path / f"2026-11-30-busy-{name}.json").write_text(json.dumps(busy), encoding="utf-8")
     (tmp_path / "2026-11-29-a.json").write_text(json.dumps(result), encoding="utf-8")
+    theirs = {**result, "served": {"started": False}}
+    (tmp_path / "2026-11-30-theirs.json").write_text(json.dumps(theirs), encoding="utf-8")
     (tmp_path / "2026-11-30-damaged.json").write_text("{", encoding="utf-8")
     assert measured_here("code", tmp_path) == [
         "draft-simple k 4 on code-gen: 1.44-fold, faster (3 runs; m.gguf, 2026-11-29)",

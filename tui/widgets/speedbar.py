@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from textual.content import Content
 
 from specctl.bench import words
-from specctl.bench.report import Row, Speed
+from specctl.bench.report import Row, Speed, never_drafted
 from specctl.tui.bench_state import Cell
 from specctl.tui.widgets.glyphs import ASCII, BAD, GOOD, MUTED, WARN, Glyphs, said
 from specctl.units import number
@@ -60,16 +60,11 @@ def verdict(row: Row, signs: Glyphs, short: bool = False) -> Content:
     """`▲ faster`, `= no difference`, `▼ slower`, `never drafted`; short: `▲`, `=`, `▼`, `!`."""
     speed = row.speed
     sign = said(SIGN[speed.verdict], signs)
-    if never_drafted(row):
+    if row.arm != "none" and never_drafted(row.totals):
         return Content.styled("!" if short else words.NEVER, BAD)
     if short:
         return Content.styled(sign, COLOUR[speed.verdict])
     return Content.styled(f"{sign} {words.SHORT[speed.verdict]}", COLOUR[speed.verdict])
-
-
-def never_drafted(row: Row) -> bool:
-    """A drafting arm without a single draft: its speed says nothing about drafting."""
-    return not row.totals.drafted_cycles and row.arm != "none"
 
 
 def figure(speed: Speed, signs: Glyphs) -> str:
