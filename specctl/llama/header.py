@@ -7,7 +7,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from specctl.llama import preflight
+from specctl.llama import rawheader
 from specctl.llama.api import symbol
 
 _BOOL, _ARRAY, _INT32_KINDS = 7, 9, (4, 5)  # enum gguf_type
@@ -15,9 +15,9 @@ _I64 = 27  # enum ggml_type
 
 
 class Header:
-    """What `preflight.opened` gives, while it is open."""
+    """What `rawheader.opened` gives, while it is open."""
 
-    def __init__(self, reader: preflight.Reader, handle: Any) -> None:
+    def __init__(self, reader: rawheader.Reader, handle: Any) -> None:
         self._reader, self._handle = reader, handle
         c, p = ctypes, ctypes.c_void_p
         self._array_type = symbol("gguf_get_arr_type", c.c_int, p, c.c_int64)
@@ -33,11 +33,11 @@ class Header:
 
     def text(self, key: str) -> str:
         """A string, empty where there is none."""
-        return preflight.text(self._reader, self._handle, key)
+        return rawheader.text(self._reader, self._handle, key)
 
     def number(self, key: str) -> int:
         """An unsigned number, 0 where there is none."""
-        return preflight.number(self._reader, self._handle, key)
+        return rawheader.number(self._reader, self._handle, key)
 
     def flag(self, key: str, default: bool) -> bool:
         """A bool, read as llama.cpp's drafters do: what is there and is not true is false."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from specctl.enginefacts import LAYER_TAPS, LAYER_TAPS_LAST
 from specctl.errors import PairError
-from specctl.llama import blocks, preflight
+from specctl.llama import blocks, rawheader
 from specctl.llama.extras import layer_inputs, nextn
 from specctl.llama.header import Header
 from specctl.llama.model import Model
@@ -68,7 +68,7 @@ def read_layer_draft(path: Path) -> LayerDraft | None:
     Raises:
         ModelError: missing, or no GGUF.
     """
-    with preflight.opened(path) as header:
+    with rawheader.opened(path) as header:
         if header is None:
             return None
         return _read(Header(*header), path)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from specctl.enginefacts import ASSISTANT, ASSISTANT_TARGET
 from specctl.errors import PairError
-from specctl.llama import preflight
-from specctl.llama.preflight import Reader
+from specctl.llama import rawheader
+from specctl.llama.rawheader import Reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +41,18 @@ def read_kv_facts(path: Path) -> KvFacts | None:
     Raises:
         ModelError: missing, or no GGUF.
     """
-    with preflight.opened(path) as header:
+    with rawheader.opened(path) as header:
         return _read(*header) if header is not None else None
 
 
 def _read(reader: Reader, handle: object) -> KvFacts:
-    arch = preflight.text(reader, handle, "general.architecture")
+    arch = rawheader.text(reader, handle, "general.architecture")
 
     def number(key: str) -> int:
-        return preflight.number(reader, handle, f"{arch}.{key}")
+        return rawheader.number(reader, handle, f"{arch}.{key}")
 
     def numbers(key: str) -> tuple[int, ...]:
-        return preflight.numbers(reader, handle, f"{arch}.{key}")
+        return rawheader.numbers(reader, handle, f"{arch}.{key}")
 
     layers = number("block_count")
     if arch != ASSISTANT:  # heads in the target's own file keep a cache of their own
