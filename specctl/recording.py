@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
 from specctl.errors import SpecctlError
-from specctl.events import Record, from_dict, to_dict
+from specctl.events import Cycle, Interval, Record, Started, from_dict, to_dict
+
+
+IN_THE_MIDDLE = "the recording begins in the middle of an answer: what was before is not in it"
+_LOOK = 64  # records that tell of what kind a recording is
 
 
 def write_line(record: Record, out: TextIO) -> None:
@@ -48,6 +53,43 @@ def read(path: Path) -> Iterator[Record]:
         raise SpecctlError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise SpecctlError(f"{path} is not a text file", "records are lines of JSON") from error
+
+
+def head(path: Path) -> Started | None:
+    """How a recording begins, a stand-in where it begins in the middle; None: it holds nothing.
+
+    Raises:
+        SpecctlError: as `read`, of the records that are looked at.
+    """
+    records = whole(list(islice(read(path), _LOOK)))
+    first = records[0] if records else None
+    return first if isinstance(first, Started) else None
+
+
+def whole(records: Sequence[Record]) -> Sequence[Record]:
+    """The records, with a `Started` before them where they begin in the middle of an answer. What
+    cannot be known in it is empty or 0; the spec types are who drafted, and a note says so.
+    """
+    if not records or isinstance(records[0], Started):
+        return records
+    first = records[0]
+    drafted = dict.fromkeys(one.source for one in records if isinstance(one, Cycle) and one.source)
+    if isinstance(first, Interval):
+        drafted = {first.source: None}
+    started = Started(
+        model="unknown model",
+        draft_model=None,
+        spec_types=tuple(name for name in drafted if name) or ("none",),
+        k_max=0,
+        prompt_tokens=first.n_past + 1 if isinstance(first, Cycle) else 0,
+        n_ctx=0,
+        threads=0,
+        temperature=0.0,
+        seed=0,
+        unix_time=0.0,
+        notes=(IN_THE_MIDDLE,),
+    )
+    return [started, *records]
 
 
 def _parse(line: str, path: Path, number: int) -> Record:

@@ -19,13 +19,19 @@ def timeline(records: Sequence[Record]) -> list[float]:
     """Seconds from the start at which each record came, never falling."""
     times: list[float] = []
     begin = now = 0.0
+    first = True  # cycle of its answer
     for record in records:
         match record:
             case Started():
                 begin = now = now + (PAUSE if times else 0.0)
+                first = True
             case PromptDone():
                 now = max(now, begin + record.seconds)
             case Cycle() | Interval():
+                if first and isinstance(record, Cycle) and record.index:
+                    # the recording begins in the middle of this answer: nothing to wait for
+                    begin = now + record.t_c - record.clock
+                first = False
                 now = max(now, begin + record.clock)
             case Finished():
                 now = max(now, begin + record.seconds)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import queue
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from specctl import paths
 from specctl.errors import SpecctlError, UsageError
-from specctl.events import Record
-from specctl.recording import write_line
+from specctl.events import Finished, PromptDone, Record, Started
+from specctl.recording import IN_THE_MIDDLE, write_line
 from specctl.tui.desk import Again, Ask, Change, Choice, Command, Job, Open
 from specctl.tui.messages import Changed, Event, Forgotten, Note, Ready, Recalled
 
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
 
 Opener = Callable[[contextlib.ExitStack], "Dialogue"]
 PLAIN = ("none",)
+
+
+def _write(records: Iterable[Record], sink: TextIO) -> None:
+    for record in records:
+        write_line(record, sink)
+    sink.flush()
 
 
 class EngineDesk:
@@ -37,6 +44,9 @@ class EngineDesk:
         self._changes: queue.SimpleQueue[Change] = queue.SimpleQueue()
         self._sink = sink
         self._own_sink: TextIO | None = None
+        self._begun: TextIO | None = None  # the own sink that has its beginning
+        self._sinks = threading.Lock()  # a recording is closed by the screen's thread
+        self._head: tuple[Record, ...] = ()  # of the running answer: what begins a recording
         self._bound: frozenset[str] = frozenset()  # model-bound spec types that can be used
         self._first: tuple[str, ...] = PLAIN
         self.failure: SpecctlError | None = None
@@ -71,10 +81,11 @@ class EngineDesk:
 
     def record(self) -> Path | None:
         """See `Desk`."""
-        if self._own_sink is not None:
-            sink, self._own_sink = self._own_sink, None
-            sink.close()
-            return None
+        with self._sinks:
+            if self._own_sink is not None:
+                sink, self._own_sink = self._own_sink, None
+                sink.close()
+                return None
         folder = paths.data_dir() / "recordings"
         path = folder / time.strftime("%Y-%m-%d-%H%M%S.jsonl")
         try:
@@ -152,18 +163,40 @@ class EngineDesk:
 
     def _keep(self, record: Record) -> Iterator[Note]:
         """Record it; a full disk ends the recording, not the answer."""
-        for sink in (self._sink, self._own_sink):
-            if sink is None:
-                continue
+        trouble: list[OSError] = []
+        with self._sinks:
             try:
-                write_line(record, sink)
-                sink.flush()
+                if self._sink is not None:
+                    _write([record], self._sink)
             except OSError as error:
-                if sink is self._sink:
-                    self._sink = None
-                else:
-                    self._own_sink = None
-                yield Note(f"recording ended: {error.strerror}", "warning")
+                self._sink = None
+                trouble.append(error)
+            try:
+                if self._own_sink is not None:
+                    fresh = self._begun is not self._own_sink
+                    self._begun = self._own_sink
+                    _write([*self._beginning(record, fresh), record], self._own_sink)
+            except OSError as error:
+                self._own_sink = None
+                trouble.append(error)
+        if isinstance(record, Started):
+            self._head = (record,)
+        elif isinstance(record, PromptDone):
+            self._head = (*self._head, record)
+        elif isinstance(record, Finished):
+            self._head = ()
+        for one in trouble:
+            yield Note(f"recording ended: {one.strerror}", "warning")
+
+    def _beginning(self, record: Record, fresh: bool) -> tuple[Record, ...]:
+        """What a recording that starts in the middle of an answer lacks before `record`."""
+        if not fresh or not self._head or isinstance(record, Started):
+            return ()
+        started, *rest = self._head
+        assert isinstance(started, Started)
+        if rest:  # the prompt is read: cycles may be missing
+            started = dataclasses.replace(started, notes=(*started.notes, IN_THE_MIDDLE))
+        return (started, *rest)
 
     def _apply(self) -> Iterator[Event]:
         """What was asked for since; one that cannot be is a warning, and the rest goes on."""

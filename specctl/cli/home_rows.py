@@ -18,7 +18,6 @@ from specctl.cli import doctor
 from specctl.cli import recommend as ranked
 from specctl.cli.fetching import size_words
 from specctl.errors import ModelError, SpecctlError
-from specctl.events import Started
 from specctl.hardware.advice import engine_advice
 from specctl.hardware.machine import Machine
 from specctl.hub.remote import hub_from_environment
@@ -202,11 +201,11 @@ def _said(row: StoredRow, verdict: Verdict) -> str:
 
 def _recording(path: Path, when: float) -> ResultRow:
     try:
-        first = next(iter(recording.read(path)), None)
+        first = recording.head(path)
     except SpecctlError as error:
         return ResultRow(str(path), _stamp(when), path.name, broken=error.message)
-    if not isinstance(first, Started):
-        why = f"{path} holds no recording" if first is None else f"{path} does not begin with one"
+    if first is None:
+        why = f"{path} holds no recording"
         return ResultRow(str(path), _stamp(when), path.name, broken=why)
     model = first.model.replace("\\", "/").rpartition("/")[2]
     note = ",".join(first.spec_types)

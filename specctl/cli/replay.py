@@ -9,7 +9,7 @@ import typer
 
 from specctl import paths, recording
 from specctl.cli import screen
-from specctl.cli.render import out
+from specctl.cli.render import err, out
 from specctl.errors import SpecctlError, UsageError
 from specctl.events import Record
 
@@ -41,11 +41,14 @@ def replay(
     """
     if not 0.1 <= speed <= 100:
         raise UsageError(f"--speed {speed:g} is not in 0.1 … 100")
-    records = list(recording.read(file))
+    read = list(recording.read(file))
+    records = list(recording.whole(read))
     if at is not None and not 0 <= at < 1e9:
         raise UsageError(f"--at {at:g} is no moment of a recording", "seconds from its start")
     if not records:
         raise SpecctlError(f"{file} holds no records", "chat --record FILE writes them")
+    if len(records) > len(read):
+        err().print(f"note: {recording.IN_THE_MIDDLE}")
     if svg is not None and svg.suffix.lower() != ".svg":
         raise UsageError(f"--svg {svg} is no .svg file", "name the picture like screen.svg")
     if svg is not None:

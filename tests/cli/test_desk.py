@@ -14,7 +14,7 @@ from specctl.cli.desk import EngineDesk
 from specctl.engine.dialogue import Dialogue, Manner
 from specctl.engine.session import open_session
 from specctl.errors import ModelError, UsageError
-from specctl.events import Cycle, Finished, Started
+from specctl.events import Cycle, Finished, PromptDone, Started
 from specctl.settings import EngineSettings, Sampling, SpecSettings
 from specctl.tui.desk import Again, Ask, Change, Command, Job, Open
 from specctl.tui.messages import Changed, Event, Forgotten, Note, Ready
@@ -178,3 +178,22 @@ def test_recording_begins_and_ends_in_the_middle(desk):
     done(desk, Ask("cedar"))
     assert list(recording.read(path)) == [e for e in events if not isinstance(e, Note | Changed)]
     assert json.loads(path.read_text().splitlines()[0])["message"] == "bread"
+
+
+def test_a_recording_that_starts_inside_an_answer_begins_with_its_question(desk):
+    done(desk, Open())
+    done(desk, Ask("amber"))
+    paths: list[Path | None] = []
+    for event in desk.do(Ask("bread")):
+        if isinstance(event, Cycle) and event.index in (3, 5, 7):
+            paths.append(desk.record())  # on, off, on again in a file of the same second
+    first, stopped, second = paths
+    assert first is not None and stopped is None and second is not None
+    started, prompt, cycle, *_ = recording.read(first)
+    assert isinstance(started, Started) and isinstance(prompt, PromptDone)
+    assert started.message == "bread"
+    assert recording.IN_THE_MIDDLE in started.notes
+    assert isinstance(cycle, Cycle) and cycle.index == 3
+    assert recording.head(first) == started
+    assert desk.record() is None
+    assert isinstance(list(recording.read(second))[-1], Finished)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from terminal import Terminal
 
-from specctl.events import Record
-from specctl.recording import read, write_line
+from specctl.events import Record, Started
+from specctl.recording import IN_THE_MIDDLE, head, read, whole, write_line
 
 sys.path.append(str(Path(__file__).parent.parent / "tui"))
 import records as r
@@ -102,3 +102,23 @@ def test_the_recording_of_the_readme_is_whole():
     records = list(read(RECORDING))
     assert records[0].message.startswith("Add a docstring")  # type: ignore[union-attr]
     assert type(records[-1]).__name__ == "Finished"
+
+
+def test_an_older_recording_that_begins_in_the_middle_plays_with_a_note(tmp_path):
+    cycles = [r.cycle(i, ("a", "b", "c"), drafted=3, clock=60 + i / 10) for i in range(20, 30)]
+    done = run(str(write(tmp_path / "r.jsonl", [*cycles, r.finished(30)])), "--once")
+    assert done.returncode == 0, done.stderr
+    assert IN_THE_MIDDLE in " ".join(done.stderr.split())
+    assert "plain decoding" not in done.stdout
+    assert "above" in done.stdout
+
+
+def test_what_the_stand_in_says(tmp_path):
+    cycles = [r.cycle(i, ("a",), clock=60 + i / 10) for i in range(20, 22)]
+    started, *rest = whole(cycles)
+    assert isinstance(started, Started)
+    assert (started.spec_types, started.prompt_tokens) == (("none",), 13)
+    assert rest == cycles
+    assert whole([r.started(), *cycles])[0] == r.started()
+    assert head(write(tmp_path / "r.jsonl", cycles)) == started
+    assert head(write(tmp_path / "empty.jsonl", [])) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import records as r
 
 from specctl.tui.player import PAUSE, Player, timeline
@@ -64,3 +65,11 @@ def test_an_empty_recording_is_over_at_once():
     player.advance(1)
     assert player.at_end
     assert player.length == 0
+
+
+def test_nothing_is_waited_for_where_a_recording_begins_in_the_middle():
+    records = [r.started(), r.prompt(seconds=0.5), r.cycle(40, clock=60.0), r.cycle(41, clock=61.0)]
+    times = timeline(records)
+    assert times[2] == pytest.approx(0.5 + records[2].t_c)
+    assert times[3] - times[2] == pytest.approx(1.0)
+    assert timeline([r.started(), r.prompt(seconds=0.5), r.cycle(0, clock=3.0)])[2] == 3.0
