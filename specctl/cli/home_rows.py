@@ -174,7 +174,8 @@ def _arms(kept: Stored) -> Iterator[tuple[Verdict, str]]:
     more: Counter[Verdict] = Counter()
     for index, row in enumerate(totals):
         verdict = _verdict(row, kept)
-        if index and verdict in ("faster", "no difference shown"):
+        alike = verdict in ("faster", "no difference shown") and not row.identity.differs
+        if index and alike:
             more[verdict] += 1
         else:
             yield verdict, _said(row, verdict)
@@ -185,18 +186,20 @@ def _arms(kept: Stored) -> Iterator[tuple[Verdict, str]]:
 def _verdict(row: StoredRow, kept: Stored) -> Verdict:
     if row.identity.bugs:
         return "differs"
-    return "never drafted" if kept.never_drafted(row) else row.speed.verdict
+    silent = words.verdict(row.speed, kept.never_drafted(row)) == words.NEVER
+    return "never drafted" if silent else row.speed.verdict
 
 
 def _said(row: StoredRow, verdict: Verdict) -> str:
     if verdict == "differs":
         return f"{row.arm} changes the text: {words.text(row.identity)}"
+    differing = f", text: {words.text(row.identity)}" if row.identity.differs else ""
     if verdict == "never drafted":
-        return f"{row.arm} {words.NEVER}"
+        return f"{row.arm} {words.NEVER}{differing}"
     if row.speed.speedup is None and row.speed.rate is not None:
-        return f"{row.arm} speed-up {words.UNKNOWN}"
+        return f"{row.arm} speed-up {words.UNKNOWN}{differing}"
     figure = number(row.speed.speedup, ".2f", "×")
-    return f"{row.arm} {figure} {words.SHORT[verdict]} ({words.spread(row.speed)})"
+    return f"{row.arm} {figure} {words.SHORT[verdict]} ({words.spread(row.speed)}){differing}"
 
 
 def _recording(path: Path, when: float) -> ResultRow:

@@ -258,6 +258,19 @@ def test_losses_silence_and_bugs_are_named():
     assert row.note == "stopped early"
 
 
+def test_a_text_that_differs_over_http_is_said():
+    keep("a", lambda data: total(data, "auto")["identity"].update(differs=3))
+    assert only().arms[0] == ("faster", "auto 1.43× faster (one, ±19%), text: diff 3")
+
+
+def test_nor_is_one_hidden_in_a_count():
+    keep("a", lambda data: total(data, "ngram-simple")["identity"].update(differs=1))
+    said = [words for _, words in only().arms]
+    assert said[0].startswith("auto 1.43×")
+    assert any(re.match(r"ngram-simple .*, text: diff 1$", one) for one in said)
+    assert said[-1] == "1 more: faster"
+
+
 def test_broken_files_are_named_and_do_not_hide_the_others():
     keep("good")
     keep("damaged", lambda data: data["report"].pop("rows"))
