@@ -45,7 +45,8 @@ class ModelFacts:
 
     `quant` is the file's own label; `tensor_types` how many bytes each type really takes, largest
     first. `missing` bytes are promised by the header and not in the file. `notes` say what was
-    assumed or looks wrong. `outer`: types of the tensors outside blocks, by name.
+    assumed or looks wrong. `outer`: types of the tensors outside blocks, by name,
+    of a draft that reads a target's layers.
     """
 
     sources: tuple[str, ...]
@@ -197,7 +198,7 @@ def facts_of(headers: list[Header]) -> ModelFacts:
         n_embd_out=keys.number("embedding_length_out") or shape.n_embd,
         n_tensors=len(tensors),
         notes=tuple(notes) + _warnings(first, mtp, missing),
-        outer={one.name: one.type for one in tensors if not _BLOCK.match(one.name)},
+        outer=_outer(tensors) if kind in ("eagle3", *_BLOCK_DRAFTS) else {},
         header=first,
     )
 
@@ -211,6 +212,10 @@ def _block_size(keys: Keys, kind: Kind) -> int | None:
     if kind not in _BLOCK_DRAFTS:
         return None
     return keys.number("block_size", 0 if kind == "dspark" else BLOCK_USUAL)
+
+
+def _outer(tensors: list[Tensor]) -> dict[str, str]:
+    return {one.name: one.type for one in tensors if not _BLOCK.match(one.name)}
 
 
 def _flag(header: Header, key: str, default: bool) -> bool:
