@@ -29,7 +29,7 @@ def layers_to_drop(facts: ModelFacts, count: int) -> tuple[int, ...]:
     if not 1 <= count <= total - 2:
         raise UsageError(
             f"--drop-layers {count}: {total} layers are there, and the first and the last stay",
-            f"1 … {max(1, total - 2)}",
+            f"1 … {total - 2}" if total > 2 else "re-quantising works: leave the flag out",
         )
     why = _unlike(facts)
     if why:

@@ -28,9 +28,14 @@ def types_of(model: Path, draft: Path | None) -> tuple[str, ...]:
     Raises:
         ModelError: a file is missing, or no GGUF.
     """
-    from specctl.llama import mtp
-
     named = (type_of(draft),) if draft is not None else ()
     if named and named[0] != "draft-simple":
         return named
-    return (*named, *(("draft-mtp",) if mtp.why_not(model) is None else ()))
+    return (*named, *(("draft-mtp",) if has_heads(model) else ()))
+
+
+def has_heads(model: Path) -> bool:
+    """Does the target's own file hold MTP heads that run here? Raises ModelError: no GGUF."""
+    from specctl.llama import mtp
+
+    return mtp.why_not(model) is None

@@ -48,7 +48,8 @@ def drafters(
 
 def _methods() -> list[Method]:
     missing = [name for name in ("llama_cpp", "numpy") if importlib.util.find_spec(name) is None]
-    why = "" if not missing else "the engine is not installed: pip install 'specctl-llm[engine]'"
+    install = 'pip install -e ".[engine]" in a clone of specctl'
+    why = f"the engine is not installed: {install}" if missing else ""
     own = []
     for kind in SPEC_TYPES.values():
         reason = why or (_no_heads(bool(kind.layers)) if kind.heads else "")

@@ -52,7 +52,7 @@ Draft = Annotated[
     str | None, typer.Option("--draft", "-d", help="The draft or head, named like MODEL.")
 ]
 SpecType = Annotated[
-    str | None, typer.Option("--spec-type", help="A method, or a comma list of them.")
+    str | None, typer.Option("--spec-type", "-s", help="A method, or a comma list of them.")
 ]
 K = Annotated[
     int | None,

@@ -36,9 +36,19 @@ def resolved(model: str, draft: str | None = None) -> Resolved:
         found = resolve(model, draft, fetch(found))
     if isinstance(found, Missing):
         raise ModelError(f"{found.name} was fetched, and is not all there", "run it again")
+    _check_two_files(found, draft)
     for note in found.notes:
         err().print(f"note: {note}", style="dim", markup=False)
     return found
+
+
+def _check_two_files(found: Resolved, draft: str | None) -> None:
+    """A model drafting for itself costs a step for each token that it saves one."""
+    if draft is not None and found.draft is not None and found.draft.samefile(found.model):
+        raise UsageError(
+            f"--draft {draft}: target and draft are the same file, which can never be faster",
+            "name a smaller model of the same family, or leave --draft out",
+        )
 
 
 def fetch(missing: Missing, ask: bool = True) -> Placed:
@@ -119,12 +129,20 @@ def need_engine() -> None:
 
 
 def say_unused_draft(files: Resolved, specs: Sequence[SpecSettings]) -> None:
-    """A draft model that nothing asks for is not even opened: worth a line."""
+    """A draft model that nothing asks for is not even opened: worth a line. A draft of the wrong
+    kind is an error of the engine's, and no note.
+    """
     types = {name for spec in specs for name in spec.types}
-    if files.draft is not None and not _drafts_with(files.draft, specs):
+    if files.draft is None or _drafts_with(files.draft, specs):
+        return
+    how = "without a model"
+    if "draft-mtp" in types and bound.has_heads(files.model):
+        how = "with the target's own heads"
+        types.remove("draft-mtp")
+    if not any(name.startswith("draft-") for name in types):
+        named = ", ".join(sorted({name for spec in specs for name in spec.types}))
         err().print(
-            f"note: {files.draft.name} is not used: --spec-type {', '.join(sorted(types))} drafts "
-            "without a model",
+            f"note: {files.draft.name} is not used: --spec-type {named} drafts {how}",
             style="dim",
             markup=False,
             soft_wrap=True,

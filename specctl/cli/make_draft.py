@@ -54,14 +54,14 @@ def make_draft(
         typer.Option("--prompts", help="Your own: JSON lines, or text divided by lines of ---."),
     ] = None,
     drop_layers: Annotated[
-        int,
+        int | None,
         typer.Option(
             "--drop-layers",
             metavar="N",
             help="Leave out N layers in the middle instead of, or with -q beside, re-quantising; "
             "did not pay where it was measured.",
         ),
-    ] = 0,
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--out", "-o", help="Keep the best one here, paying or not.")
     ] = None,
@@ -96,8 +96,9 @@ def make_draft(
 
     if max_tokens < 2:
         raise UsageError(f"--max-tokens {max_tokens} is below 2")
-    if drop_layers < 0:
-        raise UsageError(f"--drop-layers {drop_layers} is below 0")
+    if drop_layers is not None and drop_layers < 1:
+        why = "drops nothing" if drop_layers == 0 else "is below 1"
+        raise UsageError(f"--drop-layers {drop_layers} {why}", "leave it out, or say how many")
     for one in k or ():
         if not 1 <= one <= K_MOST:
             raise UsageError(f"--k {one} is not in 1 … {K_MOST}")
@@ -115,7 +116,7 @@ def make_draft(
         prompts=texts,
         workload=", ".join(dict.fromkeys(prompt.family for prompt in texts)),
         quants=tuple(one.upper() for one in quant or ()),
-        drop=drop_layers,
+        drop=drop_layers or 0,
         settings=settings,
         ks=tuple(sorted(set(k))) if k else KS,
         max_tokens=max_tokens,

@@ -10,8 +10,10 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from specctl import demo
 from specctl.cli.render import err, out
-from specctl.errors import UsageError
+from specctl.demo import DEMO, DEMO_F16
+from specctl.errors import ModelError, UsageError
 from specctl.hub import elsewhere, store
 from specctl.hub.errors import DamagedError
 from specctl.hub.store import Entry
@@ -60,8 +62,13 @@ def _list(names: list[str], as_json: bool) -> None:
     if as_json:
         _list_json(entries, parts)
         return
+    beside = "" if names else _demos()
     if not entries and not parts:
-        err().print("no models on this machine; `specctl recommend` names some to pull")
+        but = f" but {beside}" if beside else ""
+        err().print(
+            f"no models on this machine{but}; `specctl recommend` names some to pull",
+            soft_wrap=True,
+        )
         return
     from rich.table import Table
 
@@ -74,6 +81,20 @@ def _list(names: list[str], as_json: bool) -> None:
         of = f" of {format_bytes(part.size)}" if part.size else ""
         table.add_row(part.name, format_bytes(part.have) + of, store.OWN, "half-fetched")
     out().print(table)
+    if beside:
+        err().print(f"also here: {beside}", style="dim", soft_wrap=True)
+
+
+def _demos() -> str:
+    """The demo models in words, where their package is installed: they lie in no store."""
+    try:
+        size = demo.demo_model().stat().st_size
+    except (ModelError, OSError):
+        return ""
+    return (
+        f"the demo models: {DEMO} (SmolLM2-135M Q4_1, {format_bytes(size)}) and {DEMO_F16} "
+        "(the same as F16)"
+    )
 
 
 def _list_json(entries: list[Entry], parts: list[store.Part]) -> None:

@@ -139,7 +139,7 @@ def _need_extra() -> None:
     except ModuleNotFoundError as error:
         raise SpecctlError(
             f"serving needs {error.name}, which is not installed",
-            "pip install 'specctl-llm[serve]'",
+            'pip install -e ".[engine,serve]" in a clone of specctl',
         ) from error
 
 

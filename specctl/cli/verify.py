@@ -28,6 +28,9 @@ def verify(
     models: Annotated[
         list[str] | None, typer.Argument(help="Named like --model of chat; default demo.")
     ] = None,
+    model: Annotated[
+        list[str] | None, typer.Option("--model", "-m", help="The same; repeatable.")
+    ] = None,
     draft: o.DraftModel = None,
     spec_type: Annotated[
         list[str] | None,
@@ -51,15 +54,16 @@ def verify(
     settings = EngineSettings(n_ctx=ctx, threads=threads)
     _specs(spec_type, k)  # what cannot be meant is said before anything is fetched
     halves = (Sampling(), Sampling(temperature=_TEMPERATURE, seed=seed))
-    due = [(model, half) for model in models or [DEMO] for half in halves]
+    asked = [*(models or ()), *(model or ())] or [DEMO]
+    due = [(name, half) for name in asked for half in halves]
     bugs = done = 0
     try:
-        for model in models or [DEMO]:
-            files = resolved(model, draft)
+        for name in asked:
+            files = resolved(name, draft)
             specs, files = aliases.settle(_specs(spec_type, k, files), files, draft)
             for half in halves:
-                outcome = _compare(model, files, specs, half, settings, max_tokens, all_prompts)
-                bugs += _show(model, half, outcome)
+                outcome = _compare(name, files, specs, half, settings, max_tokens, all_prompts)
+                bugs += _show(name, half, outcome)
                 if outcome.interrupted:
                     raise KeyboardInterrupt
                 done += 1
@@ -72,7 +76,7 @@ def verify(
 
 def _say_incomplete(missing: list[tuple[str, Sampling]]) -> None:
     """What was not compared, or not all of it."""
-    names = ", ".join(f"{model} {_how(half)}" for model, half in missing)
+    names = ", ".join(f"{name} {_how(half)}" for name, half in missing)
     said = f"stopped, so this is incomplete. Not compared, or not on all prompts: {names}"
     err().print(said, markup=False, soft_wrap=True)
 

@@ -78,7 +78,8 @@ def finish(
     """A launch of one node, with what every engine has in common."""
     text = [*wish.given.notes, *wish.notes, *notes]
     if wish.methods == ("none",):
-        text.append("plain decoding: name a method to speculate, NAME+METHOD or --spec-type")
+        how = "NAME+METHOD or --spec-type" if wish.plus else "--spec-type METHOD"
+        text.append(f"plain decoding: name a method to speculate, {how}")
     if wish.options.host not in ("127.0.0.1", "localhost", "::1"):
         text.append(f"{wish.options.host} can be reached from other machines; no key is set")
     return Launch(

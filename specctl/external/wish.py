@@ -75,6 +75,7 @@ class Wish:
     draft: Weights | None = None
     advice: int | None = None
     notes: tuple[str, ...] = ()
+    plus: bool = True  # its name can say the method: NAME+METHOD
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -102,11 +103,12 @@ def make_wish(engine: str, name: str, options: Options, catalog: Catalog) -> Wis
     if engine not in ENGINES:
         raise UsageError(f"{engine!r} is not an engine", "one of " + ", ".join(ENGINES))
     form = _Form(engine, catalog)
-    target, plus, method = (name, "", "") if form.is_place(name) else name.partition("+")
+    place = form.is_place(name)
+    target, plus, method = (name, "", "") if place else name.partition("+")
     if plus and options.spec_type and options.spec_type != method:
         raise UsageError(f"{name} and --spec-type {options.spec_type} name two methods")
     asked = parse_methods(options.spec_type or (method if plus else "none"))
-    own = None if form.is_place(name) else form.known(target)
+    own = None if place or target in DEMOS else form.known(target)
     has_draft = options.draft is not None
     if own is not None and asked == ("auto",) and not has_draft:
         has_draft = any(draft.model for draft in own.drafts)
@@ -234,7 +236,8 @@ def _placed(form: _Form, name: str, given: Given, options: Options) -> Wish:
     notes: tuple[str, ...] = ()
     if "draft-mtp" in given.methods and draft is None:
         notes = (f"whether {name} holds MTP heads was not looked at",)
-    return Wish(form.engine, form.place(name), given, options, draft, notes=notes)
+    plus = name in DEMOS
+    return Wish(form.engine, form.place(name), given, options, draft, notes=notes, plus=plus)
 
 
 # ---------------------------------------------------------------- profiles

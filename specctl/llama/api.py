@@ -8,15 +8,19 @@ import os
 from typing import Any
 
 from specctl.errors import EngineMissingError
-from specctl.llama import log
+from specctl.llama import abort, log
 
 SPIN_COUNT = "2000"  # iterations, some microseconds
-INSTALL_HINT = "install the engine: pip install 'specctl-llm[engine]' (README: the build for a GPU)"
+INSTALL_HINT = (
+    'install the engine, in a clone of specctl: pip install -e ".[engine]" '
+    "(README: the build for a GPU)"
+)
 
 
 @functools.cache
 def library() -> Any:
-    """The low-level bindings (`llama_cpp.llama_cpp`), with logging routed and backends started.
+    """The low-level bindings (`llama_cpp.llama_cpp`), with logging routed, aborts heard of and
+    backends started.
 
     Raises:
         EngineMissingError: not installed, or its shared library cannot be loaded.
@@ -33,6 +37,7 @@ def library() -> Any:
             f"llama-cpp-python is installed but does not load: {error}", INSTALL_HINT
         ) from error
     log.route(lib)
+    abort.catch(lib)
     lib.llama_backend_init()
     return lib
 

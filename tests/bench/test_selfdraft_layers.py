@@ -91,6 +91,15 @@ def test_layers_that_cannot_be_dropped(tiny_models: Any, name: str, count: int, 
         layers_to_drop(read_facts(str(tiny_models[name])), count)
 
 
+def test_where_no_layer_can_go_no_number_is_advised(tiny_models: Any) -> None:
+    with pytest.raises(UsageError) as caught:
+        layers_to_drop(read_facts(str(tiny_models["clock"])), 1)
+    assert "…" not in str(caught.value.hint)
+    with pytest.raises(UsageError) as caught:
+        layers_to_drop(read_facts(str(tiny_models["slow"])), 11)
+    assert caught.value.hint == "1 … 10"
+
+
 def test_layers_that_differ_are_not_dropped(deep: Path) -> None:
     facts = read_facts(str(deep))
     assert layers_to_drop(facts, 4) == (1, 2, 3, 4)

@@ -82,7 +82,10 @@ def test_bench_tries_the_drafts_own_type(tiny_models):
         ("eagle-draft", "auto", False),
         ("eagle-draft", "ngram-mod", True),
         ("clock-draft", "draft-simple", False),
-        ("clock-draft", "draft-mtp", True),
+        ("clock-draft", "draft-mtp", False),  # it has no heads: an error follows
+        ("clock-draft", "draft-eagle3", False),
+        ("clock-draft", "draft-dspark", False),
+        ("eagle-draft", "draft-simple", False),
     ],
 )
 def test_only_a_draft_that_nothing_uses_is_said_to_be_unused(

@@ -225,3 +225,16 @@ def test_a_draft_that_nothing_uses_is_said(
     assert (f"{small.name} is not used" in capsys.readouterr().err) is said
     say_unused_draft(Resolved(Path("t")), [SpecSettings(types=types)])
     assert not capsys.readouterr().err
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("command", ["chat", "bench", "verify", "tune", "serve"])
+def test_a_model_is_not_its_own_draft(
+    specctl, tiny_models: dict[str, Path], tmp_path: Path, command: str
+) -> None:
+    twin = tmp_path / "twin.gguf"
+    twin.symlink_to(tiny_models["clock"])
+    more = ("--prompt", "x") if command == "chat" else ()
+    code, _, err = specctl(command, "-m", str(tiny_models["clock"]), "-d", str(twin), *more)
+    assert code == 2
+    assert "target and draft are the same file" in err

@@ -107,3 +107,13 @@ def test_models_that_were_not_reached_are_named(
         f"{one} at temperature 0.8, {other} greedy, {other} at temperature 0.8"
     )
     assert out.count("spec type") == 1
+
+
+def test_a_model_is_named_with_or_without_the_flag(
+    specctl: Specctl, tiny_models: dict[str, Path]
+) -> None:
+    clock, jitter = str(tiny_models["clock"]), str(tiny_models["jitter"])
+    for command in ((clock, "-m", jitter), ("--model", clock, "--model", jitter)):
+        code, out, err = specctl("verify", *command, *FLAGS)
+        assert code == 0, err
+        assert ["".join(out.split()).count(f"{one},") for one in (clock, jitter)] == [2, 2]

@@ -241,6 +241,26 @@ def test_the_demo_is_a_file_for_llama_server(show):
     assert command[command.index("-m") + 1].endswith(".gguf")
 
 
+@pytest.mark.demo
+def test_the_demo_says_its_method_with_a_plus(show):
+    named = show("llama-server", "demo+ngram-simple")
+    assert named.commands == show("llama-server", "demo", spec_type="ngram-simple").commands
+    with pytest.raises(UsageError, match="vLLM reads safetensors"):
+        show("vllm", "demo+ngram-simple")
+    with pytest.raises(UsageError, match="is not a drafting method"):
+        show("llama-server", "demo+ngram")
+
+
+@pytest.mark.demo
+def test_plain_decoding_says_how_a_method_is_named(show, tmp_path):
+    file = tmp_path / "x.gguf"
+    file.write_bytes(b"GGUF")
+    assert "NAME+METHOD or --spec-type" in " ".join(show("llama-server", "demo").notes)
+    notes = " ".join(show("llama-server", str(file)).notes)
+    assert "name a method to speculate, --spec-type METHOD" in notes
+    assert "NAME+METHOD" not in notes
+
+
 @pytest.mark.parametrize(
     "options",
     [{"k": 0}, {"k": 1025}, {"ctx": 31}, {"port": 0}, {"port": 65536}, {"tp": 0}, {"nodes": 3}],

@@ -198,6 +198,11 @@ def test_models(
     code, out, err = run(capsys, monkeypatch, "models")
     assert (code, out) == (0, "")
     assert "no models on this machine" in err
+    demo_model = tmp_path / "smol.gguf"
+    demo_model.write_bytes(b"GGUF")
+    monkeypatch.setattr("specctl.demo.demo_model", lambda: demo_model)
+    _, _, err = run(capsys, monkeypatch, "models")
+    assert "but the demo models: demo (SmolLM2-135M Q4_1, 4 B) and demo-f16" in err
     hub.add("org/m", {"m.gguf": b"m" * 2048})
     run(capsys, monkeypatch, "pull", "hf:org/m/m.gguf")
     (tmp_path / "mine.gguf").write_bytes(b"GGUF")
@@ -210,6 +215,7 @@ def test_models(
     ]
     code, out, _ = run(capsys, monkeypatch, "models", "verify")
     assert (code, out.count("\tok\n")) == (0, 2)
+    assert "also here: the demo models: demo (" in run(capsys, monkeypatch, "models")[2]
     code, out, _ = run(capsys, monkeypatch, "models", "list", "--json", "m.gguf")
     row = json.loads(out)[0]
     assert (row["repo"], row["size"], row["verified"]) == ("org/m", 2048, "yes")

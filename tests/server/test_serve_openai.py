@@ -457,4 +457,4 @@ def test_without_the_extra_it_says_what_to_install() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 1
-    assert "specctl-llm[serve]" in done.stderr
+    assert 'pip install -e ".[engine,serve]" in a clone' in done.stderr
