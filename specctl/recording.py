@@ -11,7 +11,6 @@ from typing import TextIO
 from specctl.errors import SpecctlError
 from specctl.events import Cycle, Interval, Record, Started, from_dict, to_dict
 
-
 IN_THE_MIDDLE = "the recording begins in the middle of an answer: what was before is not in it"
 _LOOK = 64  # records that tell of what kind a recording is
 

@@ -31,8 +31,10 @@ class Drain(Generic[E]):
     def __init__(self, cut: bool = False) -> None:
         self._cut = cut
         self._events: deque[E | Note] = deque()
-        self._jobs: queue.SimpleQueue[Callable[[], Iterator[E]] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[tuple[Callable[[], Iterator[E]], bool] | None]
+        self._jobs = queue.SimpleQueue()
         self._waiting = 0
+        self._keeping = 0
         self._closing = False
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
@@ -43,11 +45,17 @@ class Drain(Generic[E]):
         """A job runs or waits."""
         return self._waiting > 0
 
-    def submit(self, job: Callable[[], Iterator[E]]) -> None:
-        """Run `job()` after those before it."""
+    @property
+    def keeping(self) -> int:
+        """Jobs that run or wait and that closing must not lose."""
+        return self._keeping
+
+    def submit(self, job: Callable[[], Iterator[E]], keep: bool = False) -> None:
+        """Run `job()` after those before it; with `keep`, even when it is closing."""
         with self._lock:
             self._waiting += 1
-        self._jobs.put(job)
+            self._keeping += keep
+        self._jobs.put((job, keep))
 
     def put(self, event: E) -> None:
         """An event from elsewhere (gauges, notes)."""
@@ -62,11 +70,15 @@ class Drain(Generic[E]):
         except IndexError:
             return taken
 
-    def close(self, seconds: float = 5.0) -> bool:
-        """End after the running job (`cut`: after its next event), without those that wait; false
-        if that takes longer.
-        """
+    def refuse(self) -> None:
+        """From now on no job begins but those to be kept."""
         self._closing = True
+
+    def close(self, seconds: float = 5.0) -> bool:
+        """End after the running job (`cut`: after its next event) and those to be kept, without
+        the others that wait; false if that takes longer.
+        """
+        self.refuse()
         self._jobs.put(None)
         self._thread.join(seconds)
         return not self._thread.is_alive()
@@ -85,9 +97,10 @@ class Drain(Generic[E]):
                 break
 
     def _run(self) -> None:
-        while (job := self._jobs.get()) is not None:
+        while (item := self._jobs.get()) is not None:
+            job, keep = item
             try:
-                if not self._closing:
+                if keep or not self._closing:
                     self._do(job())
             except SpecctlError as error:
                 hint = f" ({error.hint})" if error.hint else ""
@@ -98,6 +111,7 @@ class Drain(Generic[E]):
             finally:
                 with self._lock:
                     self._waiting -= 1
+                    self._keeping -= keep
 
 
 Feed = Drain[Event]  # what the dashboard's screens take

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 from specctl import paths
 from specctl.cli.interrupt import on_endings
 from specctl.errors import UsageError
+from specctl.llama import abort
 from specctl.tui.sizes import LEAST
+from specctl.units import printable
 
 try:
     import termios
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from specctl.cli.desk import Opener
+    from specctl.tui.feed import Feed
     from specctl.tui.messages import Gauges
 
 NO_TERMINAL = "not a terminal"
@@ -62,7 +65,8 @@ def own_terminal(log: Path) -> Iterator[None]:
 
     The engine's thread gets Python's lock within half a millisecond while the screen draws.
     Textual writes to `sys.__stderr__` (Windows: `__stdout__`): both become copies of the terminal,
-    and the descriptors 1 and 2, which libraries write to, become the log.
+    and the descriptors 1 and 2, which libraries write to, become the log. Where llama.cpp stops the
+    process the terminal is given back first.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -75,13 +79,24 @@ def own_terminal(log: Path) -> Iterator[None]:
         os.fdopen(os.dup(fd), "w", encoding="ascii" if ascii_only() else "utf-8", errors="replace")
         for fd in kept
     ]
+
+    def restore() -> None:
+        """At once, from any thread: what is still drawn goes to the log."""
+        for terminal in terminals:
+            os.dup2(sink, terminal.fileno())
+        os.write(kept[1], _LEAVE.encode())
+        os.dup2(kept[1], 2)
+        if settings is not None:
+            _restore(settings)
+
     try:
         for name, terminal in zip(_STREAMS, terminals, strict=True):
             setattr(sys, name, terminal)
         os.dup2(sink, 1)
         os.dup2(sink, 2)
         sys.setswitchinterval(_SWITCH_INTERVAL)
-        yield
+        with abort.restored_by(restore):
+            yield
     finally:
         sys.setswitchinterval(interval)
         with contextlib.suppress(OSError):
@@ -137,12 +152,27 @@ def chat(opener: Opener, sink: TextIO | None, theme: str | None, no_color: bool)
             theme,
         )
     finally:
+        feed.refuse()  # before the running answer ends: the next one in line is not begun
+        saving = feed.keeping
         desk.stop()
         if not feed.close(_PATIENCE):  # a model that is still loading cannot be interrupted
-            os._exit(0)
+            if feed.keeping:
+                print("not saved: the engine did not stop in time", file=sys.stderr, flush=True)
+            os._exit(1 if feed.keeping else 0)
         desk.close()
+        if saving:
+            _tell(feed)
     if desk.failure is not None:
         raise desk.failure
+
+
+def _tell(feed: Feed) -> None:
+    """What the screen was left too early to show: how saving went."""
+    from specctl.tui.messages import Note
+
+    for event in feed.take():
+        if isinstance(event, Note):
+            print(printable(event.text), file=sys.stderr)
 
 
 def run(make: Callable[[], Screen[None]], theme: str | None = None) -> None:

@@ -189,3 +189,21 @@ print("after", file=sys.stderr)
     assert (done.stdout, done.stderr) == ("", "the screen\nafter\n")
     log = (tmp_path / "native.log").read_text()
     assert log.splitlines() == ["native one", "native two", "printed"]
+
+
+def test_a_save_asked_for_in_the_middle_is_done_on_leaving(
+    tiny_models: Mapping[str, Path], tmp_path: Path
+) -> None:
+    path, saved = tmp_path / "records.jsonl", tmp_path / "chat.json"
+    arguments = ("-m", str(tiny_models["slow"]), "-n", "4000", "--record", str(path), "-t", "1")
+    with Terminal("chat", *arguments, *GREEDY) as terminal:
+        terminal.wait(READY)
+        terminal.type("amber")
+        until(terminal, lambda: "cycle" in kinds(path))
+        terminal.type(f"/save {saved}")
+        terminal.wait("will be saved")
+        os.write(terminal.master, CTRL_Q)
+        assert terminal.exit_code() == 0
+        assert "saved 1 turn to" in terminal.text[-400:]
+        assert terminal.settings_restored()
+    assert "amber" in saved.read_text()

@@ -188,12 +188,16 @@ def test_a_recording_that_starts_inside_an_answer_begins_with_its_question(desk)
         if isinstance(event, Cycle) and event.index in (3, 5, 7):
             paths.append(desk.record())  # on, off, on again in a file of the same second
     first, stopped, second = paths
-    assert first is not None and stopped is None and second is not None
+    assert first is not None
+    assert stopped is None
+    assert second is not None
     started, prompt, cycle, *_ = recording.read(first)
-    assert isinstance(started, Started) and isinstance(prompt, PromptDone)
+    assert isinstance(started, Started)
+    assert isinstance(prompt, PromptDone)
     assert started.message == "bread"
     assert recording.IN_THE_MIDDLE in started.notes
-    assert isinstance(cycle, Cycle) and cycle.index == 3
+    assert isinstance(cycle, Cycle)
+    assert cycle.index == 3
     assert recording.head(first) == started
     assert desk.record() is None
     assert isinstance(list(recording.read(second))[-1], Finished)

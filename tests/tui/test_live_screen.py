@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 
@@ -370,3 +371,112 @@ def test_a_commands_answer_is_seen_where_there_is_no_log(tmp_path):
     seen.clear()
     on_stage(ScriptedDesk(ANSWER), play, tmp_path, size=(120, 40))
     assert seen == []
+
+
+def test_a_long_answer_to_a_command_is_a_page_that_esc_closes(tmp_path):
+    class Talkative(ScriptedDesk):
+        def _command(self, line):
+            for number in range(8):
+                yield Note(f"line {number} of {line}")
+
+    async def play(stage: Stage) -> None:
+        await stage.pilot.press("f7")  # a toast
+        assert len(stage.pilot.app._notifications) == 1
+        await stage.pilot.press(*"/stats", "enter")
+        await stage.settle()
+        page = stage.pilot.app.screen
+        assert isinstance(page, HelpScreen)
+        assert "line 0 of /stats" in str(page.query_one("Static").render())
+        assert len(stage.pilot.app._notifications) == 0
+        await stage.pilot.press("escape")
+        assert stage.pilot.app.screen is stage.screen
+
+    on_stage(Talkative(), play, tmp_path, size=(80, 24))
+
+
+@pytest.mark.parametrize("key", ["f1", "f3"])
+def test_toasts_go_when_a_dialog_opens(tmp_path, key):
+    async def play(stage: Stage) -> None:
+        await stage.pilot.press("f7")
+        assert len(stage.pilot.app._notifications) == 1
+        await stage.pilot.press(key)
+        assert len(stage.pilot.app._notifications) == 0
+
+    on_stage(ScriptedDesk(), play, tmp_path)
+
+
+def test_saving_in_the_middle_is_promised_and_done_on_leaving(tmp_path):
+    desk = ScriptedDesk(ANSWER, ANSWER, hold=True)
+
+    async def play(stage: Stage) -> None:
+        await stage.pilot.press(*"hi", "enter")
+        await stage.until(lambda: stage.screen.live.phase == "writing")
+        await stage.pilot.press(*"more", "enter", *"/save c.json", "enter")
+        await stage.pilot.pause()
+        said = [note.message for note in stage.pilot.app._notifications]
+        assert said == ["will be saved when the answer is done"]
+        assert stage.feed.keeping == 1
+        stage.feed.refuse()  # as the command does on leaving
+        desk.stop()
+
+    on_stage(desk, play, tmp_path)
+    assert desk.jobs == [Open(), Ask("hi"), Command("/save c.json")]
+
+
+def test_f4_is_named_once_there_is_an_answer(tmp_path):
+    async def play(stage: Stage) -> None:
+        assert "F4" not in stage.keys
+        await stage.pilot.press(*"hi", "enter")
+        await stage.settle()
+        assert "F4 tokens" in stage.keys
+        assert len(stage.keys) <= 78
+        await stage.pilot.press("f4")
+        assert "F4 Markdown" in stage.keys
+        assert len(stage.keys) <= 78
+
+    on_stage(ScriptedDesk(ANSWER), play, tmp_path)
+
+
+@pytest.mark.parametrize("moment", ["before it opens", "as it opens", "once it is open"])
+def test_what_is_sent_at_any_stage_of_opening_is_asked_once(tmp_path, moment):
+    opening, opened = threading.Event(), threading.Event()
+
+    class Slow(ScriptedDesk):
+        def do(self, job):
+            for event in super().do(job):
+                if isinstance(job, Open):
+                    opening.wait(5)
+                    yield event
+                    opened.set()
+                else:
+                    yield event
+
+    desk = Slow(ANSWER)
+    feed = Feed()
+    screen = LiveScreen(desk, feed, exports=tmp_path)
+
+    async def run() -> None:
+        async with SpecctlApp(screen).run_test(size=(80, 24)) as pilot:
+            half = len("hello") // 2
+            await pilot.press(*"hello"[:half])
+            if moment == "before it opens":
+                await pilot.press(*"hello"[half:], "enter")
+            opening.set()
+            if moment == "as it opens":
+                await pilot.press(*"hello"[half:], "enter")
+            await asyncio.to_thread(opened.wait, 5)
+            screen._tick()
+            if moment == "once it is open":
+                await pilot.press(*"hello"[half:], "enter")
+            await pilot.pause()
+            await asyncio.to_thread(feed.wait)
+            screen._tick()
+            assert screen.query_one(PromptInput).text == ""
+
+    try:
+        asyncio.run(run())
+    finally:
+        opening.set()
+        assert feed.close()
+    assert desk.jobs == [Open(), Ask("hello")]
+    assert screen.live.turns[0].text == "Once upon there"

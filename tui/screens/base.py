@@ -59,6 +59,7 @@ class DashboardScreen(SizedScreen):
 
     def action_help(self) -> None:
         """Every key."""
+        self.clear_toasts()
         self.app.push_screen(HelpScreen(self.HELP))
 
     def action_view(self) -> None:

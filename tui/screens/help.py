@@ -1,4 +1,4 @@
-"""Every key, in one scrollable page."""
+"""A text in one scrollable page over the screen: every key, the answer to a command."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
@@ -26,14 +27,16 @@ class HelpScreen(ModalScreen[None]):
     HelpScreen Static { height: auto; }
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, title: str = "keys") -> None:
         super().__init__()
+        self._title = title
         self._text = text
 
     def compose(self) -> ComposeResult:
         """The page."""
         with VerticalScroll() as page:
-            page.border_title = "keys"
+            page.border_title = Content(self._title)
+            page.border_subtitle = "Esc closes"
             yield Static(self._text, markup=False)
 
     def on_mount(self) -> None:

@@ -17,6 +17,7 @@ from specctl.tui.messages import Gauges, Note
 from specctl.tui.pace import Pace
 from specctl.tui.screens.base import DashboardScreen
 from specctl.tui.screens.choose import ChooseScreen
+from specctl.tui.screens.help import HelpScreen
 from specctl.tui.state import Live
 from specctl.tui.widgets.dashboard import Dashboard
 from specctl.tui.widgets.log import LogView
@@ -24,7 +25,8 @@ from specctl.tui.widgets.prompt import PromptInput
 from specctl.tui.widgets.search import SearchBar
 
 GAUGES_EVERY = 2.0  # seconds
-READING = 12.0  # seconds that the answer to a command stays, where there is no log
+READING = 6.0  # seconds that a short answer to a command stays, where there is no log
+SHORT = 2  # lines; a longer one is a page, which Esc closes
 PLAIN = ("none",)
 
 HELP = """\
@@ -98,7 +100,7 @@ class LiveScreen(DashboardScreen):
         self._was_on: tuple[str, ...] | None = None  # what F2 goes back to
         self._drawn = (-1, False)
         self._pace = Pace()
-        self._commanded = False  # a command's answer is to come
+        self._commanded = ""  # the command whose answer is to come
         self._phase = self.live.phase  # as drawn
 
     def compose(self) -> ComposeResult:
@@ -121,8 +123,8 @@ class LiveScreen(DashboardScreen):
             self.set_interval(GAUGES_EVERY, self._read_gauges)
         self._show()
 
-    def _submit(self, job: Job) -> None:
-        self._feed.submit(lambda: self._desk.do(job))
+    def _submit(self, job: Job, keep: bool = False) -> None:
+        self._feed.submit(lambda: self._desk.do(job), keep)
 
     def _read_gauges(self) -> None:
         if self._gauges is not None:
@@ -137,15 +139,24 @@ class LiveScreen(DashboardScreen):
             elif isinstance(event, Note):
                 answers.append(event.text)
         if answers and self._commanded:
-            self._commanded = False
-            if not self.query_one(LogView).display:  # there is no room for the log
-                self.notify("\n".join(answers), timeout=READING, markup=False)
+            self._answered(self._commanded, answers)
+            self._commanded = ""
         if self.live.phase == "failed":
             self.app.exit()
             return
         paid = self._pace.may_draw()
         if paid or self.live.phase != "writing" or self._phase != "writing":
             self._show()
+
+    def _answered(self, command: str, lines: list[str]) -> None:
+        """What a command says, where there is no room for the log."""
+        if self.query_one(LogView).display:
+            return
+        if len(lines) <= SHORT:
+            self.notify("\n".join(lines), timeout=READING, markup=False)
+            return
+        self.clear_toasts()
+        self.app.push_screen(HelpScreen("\n".join(lines), command))
 
     def _show(self) -> None:
         state = (self.live.version, self._desk.recording)
@@ -164,6 +175,10 @@ class LiveScreen(DashboardScreen):
         off = self.live.spec_types == PLAIN
         first = "^C stop" if busy else "Enter send"
         switch = "F2 speculation on" if off else "F2 speculation off"
+        turn = self.live.turn
+        if not busy and turn is not None and turn.done:
+            other = "tokens" if self.transcript.view == "markdown" else "Markdown"
+            return f"{first}  {switch}  F3 drafter  F4 {other}  ^Q quit  F1 all keys"
         return f"{first}  {switch}  F3 drafter  F5/F6 K  ^Q quit  F1 all keys"
 
     # what is typed
@@ -174,11 +189,19 @@ class LiveScreen(DashboardScreen):
         if text in ("/quit", "/exit"):
             self.app.exit()
         elif text.startswith("/"):
-            self._commanded = True
-            self._submit(Command(text))
+            self._command(text)
         elif text:
             self.transcript.follow()
             self._submit(Ask(text))
+
+    def _command(self, text: str) -> None:
+        """Done after what runs; a conversation is saved even when one leaves before that."""
+        save = text.split()[0] == "/save"
+        if self._feed.busy:
+            when = "the model is open" if self.live.phase == "opening" else "the answer is done"
+            self.say(f"{'will be saved' if save else f'{text} is done'} when {when}")
+        self._commanded = text
+        self._submit(Command(text), keep=save)
 
     # keys
 
@@ -208,6 +231,7 @@ class LiveScreen(DashboardScreen):
             if choice is not None:
                 self._change(Change(spec_types=choice.spec_types))
 
+        self.clear_toasts()
         self.app.push_screen(ChooseScreen(self._desk.choices(), self.live.spec_types), chosen)
 
     def say(self, text: str, kind: str = "note") -> None:
@@ -253,6 +277,7 @@ class LiveScreen(DashboardScreen):
     def action_view(self) -> None:
         """Markdown, or tokens."""
         super().action_view()
+        self.query_one("#keys", Static).update(self._keys())
         self.say("finished answers as " + self.transcript.view)
 
     def action_ghosts(self) -> None:

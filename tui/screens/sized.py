@@ -25,6 +25,10 @@ class SizedScreen(Screen[None]):
         severity = {"error": "error", "warning": "warning"}.get(kind, "information")
         self.notify(text, severity=severity, timeout=8 if kind == "error" else 4, markup=False)  # type: ignore[arg-type]
 
+    def clear_toasts(self) -> None:
+        """Before a dialog opens: they would cover it."""
+        self.app.clear_notifications()
+
     def attempt(self, action: Callable[[], str]) -> None:
         """Do it and say what it answers; a failure becomes a message."""
         try:
