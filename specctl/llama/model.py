@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _NEVER = frozenset({0xC0, 0xC1, *range(0xF5, 0x100)})  # bytes that UTF-8 does not have
+_CUT_OFF = "not within the file bounds"  # llama.cpp of a file that is shorter than its tensors
 _VOCABULARY_KINDS = {0: "none", 1: "spm", 2: "bpe", 3: "wpm", 4: "ugm", 5: "rwkv", 6: "plamo2"}
 
 
@@ -60,9 +61,12 @@ class Model:
                 lib.llama_model_free(self.handle)
             raise
         if not self.handle:
+            reason = log.reason()
             raise ModelError(
-                f"{path.name} does not load: {log.reason() or 'llama.cpp gives no reason'}",
-                "a newer architecture needs a newer llama-cpp-python",
+                f"{path.name} does not load: {reason or 'llama.cpp gives no reason'}",
+                "fetch it again"
+                if _CUT_OFF in reason
+                else "a newer architecture needs a newer llama-cpp-python",
             )
         self._lib = lib
         self._vocab = lib.llama_model_get_vocab(self.handle)

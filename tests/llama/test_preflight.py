@@ -12,6 +12,8 @@ import tiny
 
 from specctl.errors import ModelError
 from specctl.llama import damage, preflight, rawheader
+from specctl.llama.model import Model
+from specctl.settings import ModelSettings
 
 Edit = Callable[[gguf.GGUFWriter], None]
 
@@ -171,3 +173,14 @@ def test_no_model_that_works_is_called_damaged(tiny_models: Mapping[str, Path]) 
             assert header is not None
             said[name] = damage.found(*header, rawheader.text(*header, "general.architecture"))
     assert {name for name, wrong in said.items() if wrong} == {"dflash-no-blocks"}  # has none
+
+
+@pytest.mark.native
+def test_a_file_that_is_cut_off_is_to_be_fetched_again(
+    tiny_models: Mapping[str, Path], tmp_path: Path
+) -> None:
+    path = tmp_path / "m.gguf"
+    path.write_bytes(tiny_models["clock"].read_bytes()[:-1])
+    with pytest.raises(ModelError, match="not within the file bounds") as caught:
+        Model(path, ModelSettings())
+    assert caught.value.hint == "fetch it again"
