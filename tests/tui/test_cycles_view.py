@@ -186,3 +186,10 @@ def test_on_a_coarse_scale_the_rule_is_no_zero_line():
         rows = [line.plain for line in chart_lines(chart, 80, 6)]
         assert UNICODE.rule not in rows[-1]
         assert "rule of thumb" in rows[-1]
+
+
+def test_a_break_even_below_zero_is_drawn_as_none():
+    for width in (80, 44):
+        text = "\n".join(line.plain for line in chart_lines(Chart([Bar(2)], -0.09), width, 6))
+        assert "break-even 0.00" in text
+        assert "-0" not in text

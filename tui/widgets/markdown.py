@@ -20,6 +20,7 @@ from rich.style import Style
 from rich.syntax import Syntax
 from rich.theme import Theme
 
+from specctl.tui.widgets.barecode import as_written, fenced
 from specctl.tui.widgets.flow import TAB, Look, clean
 
 STRETCH = 1500  # characters after which a stretch may end
@@ -77,6 +78,7 @@ class _Markdown(Markdown):
         # No hyperlinks: an address that is not shown is not to be trusted.
         theme = "ansi_dark" if colours.dark else "ansi_light"
         super().__init__(text, code_theme=theme, hyperlinks=False)
+        as_written(self.parsed)
         self.background = colours.code_background or "default"
 
 
@@ -87,7 +89,7 @@ def markdown_rows(
     console = _console(width, colours)
     encoding = "ascii" if plain else "utf-8"
     gap: list[Row] = []
-    for stretch in stretches(clean(text, plain).expandtabs(TAB)):
+    for stretch in stretches(fenced(clean(text, plain).expandtabs(TAB))):
         try:
             markdown = _Markdown(stretch, colours)
             options = console.options.update(width=width)
