@@ -36,9 +36,11 @@ def models(
     """List, verify, remove or import model files.
 
     list shows specctl's own store and, read-only, what the Hugging Face cache, llama.cpp, LM Studio
-    and Ollama have. verify hashes files again (all of the store without a name). remove deletes
-    from specctl's own store only. import takes a file into it: a hard link where the disk allows.
+    and Ollama have. verify hashes files again (all of the store without a name), and looks whether
+    those without the hub's hash are whole GGUF files. remove deletes from specctl's own store only.
+    import takes a file into it: a hard link where the disk allows.
     """
+    store.check_folder()
     if action == "list":
         _list(names or [], as_json)
     elif action == "verify":
@@ -122,15 +124,17 @@ def _verify(names: list[str]) -> None:
     chosen = store.select(names, _everything()) if names else store.entries()
     wrong = []
     for entry in chosen:
-        good = _run(store.verify(entry), f"hashing {entry.name}")
+        flaw = store.flaw(entry)
+        good = False if flaw else _run(store.verify(entry), f"hashing {entry.name}")
         if good is False:
             wrong.append(entry)
-        verdict = {True: "ok", False: "DAMAGED", None: "no hash known; recorded this one"}[good]
-        print(f"{entry.name}\t{verdict}")
+        unknown = "no hash known; recorded this one" if entry.own else "whole; no hash known"
+        verdict = {True: "ok", False: "DAMAGED", None: unknown}[good]
+        print(f"{entry.name}\t{verdict}{f': {flaw}' if flaw else ''}")
     if wrong:
         raise DamagedError(
-            "not what was fetched: " + ", ".join(entry.name for entry in wrong),
-            "specctl models remove NAME, then pull it again",
+            "damaged: " + ", ".join(entry.name for entry in wrong),
+            "specctl models remove NAME, then pull or import it again",
         )
 
 

@@ -17,11 +17,14 @@ from pathlib import Path, PurePosixPath
 from typing import Literal, Protocol
 
 from specctl import paths
-from specctl.errors import UsageError
+from specctl.errors import GgufError, UsageError
+from specctl.gguf.header import read_header
+from specctl.gguf.source import LocalSource
 from specctl.hub import partial
 from specctl.hub.errors import NotFoundError, StoreError
 from specctl.hub.fetch import REPORT_SECONDS, explain_disk
 from specctl.hub.progress import Step
+from specctl.units import format_bytes
 
 OWN = "specctl"
 IMPORTED = "imported"
@@ -141,6 +144,18 @@ def entries() -> list[Entry]:
     return found
 
 
+def check_folder() -> None:
+    """One that is not there yet is an empty store; what stands in its place is not.
+
+    Raises:
+        StoreError: a file, or a link to nothing.
+    """
+    root = paths.models_dir()
+    if os.path.lexists(root) and not root.is_dir():
+        what = "a link to nothing" if root.is_symlink() and not root.exists() else "no folder"
+        raise StoreError(f"{root} is {what}", "choose another folder with SPECCTL_MODELS")
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """A half-fetched file: `have` of `size` bytes are here."""
@@ -216,6 +231,20 @@ def hash_file(path: Path) -> Generator[Step, None, str]:
     digest = hashlib.sha256()
     yield from feed(path, digest)
     return digest.hexdigest()
+
+
+def flaw(entry: Entry) -> str:
+    """Why the file cannot be whole: no GGUF, or shorter than its tensors. Empty where it can, and
+    where the hub's own hash can tell.
+    """
+    if entry.verified == "yes":
+        return ""
+    try:
+        with LocalSource(entry.path) as source:
+            missing = read_header(source).missing
+    except GgufError as error:
+        return error.message.removeprefix(f"{entry.path} ")
+    return f"{format_bytes(missing)} are missing" if missing else ""
 
 
 def verify(entry: Entry) -> Generator[Step, None, bool | None]:

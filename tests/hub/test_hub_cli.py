@@ -6,6 +6,8 @@ import json
 import sys
 from pathlib import Path
 
+import gguf
+import numpy as np
 import pytest
 from hubserver import HubServer
 
@@ -205,12 +207,12 @@ def test_models(
     assert "but the demo models: demo (SmolLM2-135M Q4_1, 4 B) and demo-f16" in err
     hub.add("org/m", {"m.gguf": b"m" * 2048})
     run(capsys, monkeypatch, "pull", "hf:org/m/m.gguf")
-    (tmp_path / "mine.gguf").write_bytes(b"GGUF")
+    mine(tmp_path / "mine.gguf")
     assert run(capsys, monkeypatch, "models", "import", str(tmp_path / "mine.gguf"))[0] == 0
     code, out, _ = run(capsys, monkeypatch, "models")
     assert [line.split() for line in out.splitlines()] == [
         ["name", "size", "where", "verified"],
-        ["imported/mine.gguf", "4", "B", "specctl", "unchanged"],
+        ["imported/mine.gguf", "256", "B", "specctl", "unchanged"],
         ["org/m/m.gguf", "2.0", "KiB", "specctl", "yes"],
     ]
     code, out, _ = run(capsys, monkeypatch, "models", "verify")
@@ -230,6 +232,57 @@ def test_models(
     assert Path(row["path"]).exists()
     assert run(capsys, monkeypatch, "models", "remove", "m.gguf", "--yes")[0] == 0
     assert not Path(row["path"]).exists()
+
+
+def mine(path: Path) -> bytes:
+    """A whole GGUF file of one tensor."""
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_tensor("token_embd.weight", np.ones((1, 32), np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path.read_bytes()
+
+
+def test_verify_looks_into_files_without_the_hubs_hash(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECCTL_MODELS", str(tmp_path / "store"))
+    (tmp_path / "store").mkdir()
+    whole = mine(tmp_path / "store" / "whole.gguf")
+    for name, data in {"empty": b"", "random": b"\x07" * 64, "short": whole[:-1]}.items():
+        (tmp_path / "store" / f"{name}.gguf").write_bytes(data)
+    for verdict in ("no hash known; recorded this one", "ok"):  # and no hash of a damaged one
+        code, out, err = run(capsys, monkeypatch, "models", "verify")
+        assert code == 1
+        empty, random, short, good = (line.split("\t")[1] for line in out.splitlines())
+        assert empty == "DAMAGED: is empty"
+        assert random.startswith("DAMAGED: is not a GGUF")
+        assert short == "DAMAGED: 1 B are missing"
+        assert good == verdict
+        assert "damaged: empty.gguf, random.gguf, short.gguf" in err
+
+
+@pytest.mark.parametrize("action", ["list", "verify"])
+@pytest.mark.parametrize("link", [False, True])
+def test_a_models_folder_that_is_none_is_an_error(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    action: str,
+    link: bool,
+) -> None:
+    root = tmp_path / "store"
+    if link:
+        root.symlink_to(tmp_path / "nothing")
+    else:
+        root.write_text("")
+    monkeypatch.setenv("SPECCTL_MODELS", str(root))
+    code, out, err = run(capsys, monkeypatch, "models", action)
+    assert (code, out) == (1, "")
+    assert f"{root} is {'a link to nothing' if link else 'no folder'}" in err
+    assert "SPECCTL_MODELS" in err
 
 
 def test_half_fetched_files_are_listed_as_such(
