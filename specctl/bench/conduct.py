@@ -86,7 +86,7 @@ def conduct(
     """Every step of the benchmark; the last one is its `Outcome`.
 
     `known` runs of this plan were measured earlier and are not done again. A KeyboardInterrupt ends
-    it early, with what is complete by then.
+    it early, with what is complete by then; one while texts are checked ends only that.
 
     Raises:
         UsageError: a prompt does not fit the context, or an arm cannot be used here.
@@ -112,8 +112,11 @@ def conduct(
                 raise
             interrupted = True
         after = load_average()
-        yield Checking(_differing(runs))
-        identities = check(plan, runs, session, session.model.is_eog)
+        try:
+            yield Checking(_differing(runs))
+            identities = check(plan, runs, session, session.model.is_eog)
+        except KeyboardInterrupt:  # what was measured is not given up for that
+            identities, interrupted = check(plan, runs, None, session.model.is_eog), True
         threads = session.threads
     yield Outcome(
         plan=plan,

@@ -18,14 +18,14 @@ rollback cannot pass for rounding. Drafts that were sampled from a law of their 
 plain decoding in law only; their texts are not compared.
 
 Of a server's answers the texts are compared and nothing can be decoded again: what differs is
-neither a tie nor a bug, but a difference ("differs").
+neither a tie nor a bug, but a difference ("differs"). So it is where the check was stopped.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from specctl.bench.run import PLAIN, BenchPlan, Pass, Run, RunKey
@@ -97,9 +97,12 @@ def first_difference(left: Sequence[int], right: Sequence[int]) -> int | None:
 
 
 def check(
-    plan: BenchPlan, runs: Sequence[Run], session: Replayer, is_eog: Callable[[int], bool]
+    plan: BenchPlan, runs: Sequence[Run], session: Replayer | None, is_eog: Callable[[int], bool]
 ) -> dict[RunKey, Identity]:
-    """Every speculative run against the plain run of the same prompt and repeat."""
+    """Every speculative run against the plain run of the same prompt and repeat.
+
+    Without a `session` nothing is decoded again: a text that differs is only that.
+    """
     specs = {arm.name: arm.spec for arm in plan.arms}
     plain = {(run.prompt.key, run.repeat): run for run in runs if run.arm == PLAIN}
     known: dict[object, Identity] = {}  # repeats differ in the same way: decode that once
@@ -119,15 +122,21 @@ def check(
 
 
 def compare(
-    plain: Run, arm: Run, sampling: Sampling, session: Replayer, is_eog: Callable[[int], bool]
+    plain: Run,
+    arm: Run,
+    sampling: Sampling,
+    session: Replayer | None,
+    is_eog: Callable[[int], bool],
 ) -> Identity:
-    """Same, tie or bug."""
+    """Same, tie or bug; see `check`."""
     index = first_difference(plain.tokens, arm.tokens)
     if index is None:
         if plain.finish == arm.finish:
             return SAME
         return Identity("bug", len(plain.tokens), why=f"ended {arm.finish}, plain {plain.finish}")
     found = Identity("bug", index, _token(plain, index), _token(arm, index))
+    if session is None:
+        return replace(found, status="differs", why="the check was stopped before this text")
     sequence = [*plain.prompt_tokens, *plain.tokens[:index]]
     try:
         single = session.replay(sequence, prompt=len(plain.prompt_tokens) - 1)

@@ -14,7 +14,8 @@ top of what single-token passes themselves (cycles without a draft, at least 8 i
 between the runs of plain and of the arm: there the machine changed its pace, not the drafter.
 
 **Verdict**: faster or slower only if the speed-up is further from 1 than the noise. Everything else
-is "no difference shown".
+is "no difference shown". No pass is cheaper than a plain step, so of a single repeat's speed-up
+what is above the arm's tokens per pass is the machine's, and is not counted.
 """
 
 from __future__ import annotations
@@ -92,11 +93,12 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class PromptSpeed:
-    """One arm on one prompt."""
+    """One arm on one prompt. `drafted` False: it was to draft, and never did."""
 
     prompt: str
     arm: str
     speed: Speed
+    drafted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +199,12 @@ def summarise(
         rows=rows,
         totals=totals,
         prompts=tuple(
-            PromptSpeed(key, arm.name, speed((key,), arm.name, table))
+            PromptSpeed(
+                key,
+                arm.name,
+                speed((key,), arm.name, table),
+                not arm.drafts or not never_drafted(_totals((key,), arm.name, table)),
+            )
             for key in everything
             for arm in plan.arms
         ),
@@ -247,13 +254,17 @@ def _row(
         arm=arm,
         prompts=len(keys),
         speed=speed(keys, arm, table),
-        totals=merge(run.totals for run in runs),
+        totals=_totals(keys, arm, table),
         plain_ttft=_middle(keys, PLAIN, table, lambda run: run.ttft) if _has_plain(table) else None,
         ttft=_middle(keys, arm, table, lambda run: run.ttft),
         identity=IdentityCount(
             found["same"], found["tie"], found["bug"], found["law"], found["differs"]
         ),
     )
+
+
+def _totals(keys: Sequence[str], arm: str, table: Runs) -> Totals:
+    return merge(run.totals for key in keys for run in table[key, arm])
 
 
 def _middle(keys: Sequence[str], arm: str, table: Runs, of: Callable[[Run], float]) -> float:
@@ -292,6 +303,9 @@ def speed(keys: Sequence[str], arm: str, table: Runs) -> Speed:
     each = [ours / plain for ours, plain in zip(rates, plain_rates, strict=True)]
     alone = repeats < 2
     noise = _assumed_noise(known, arm, table) if alone else repeat_noise(each)
+    judged = rate / plain_rate
+    if alone:
+        judged = min(judged, _totals(known, arm, table).tokens_per_pass or judged)
     return Speed(
         plain_rate=plain_rate,
         rate=rate,
@@ -300,7 +314,7 @@ def speed(keys: Sequence[str], arm: str, table: Runs) -> Speed:
         high=None if alone else max(each),
         noise=noise,
         repeats=repeats,
-        verdict=verdict(rate / plain_rate, noise),
+        verdict=verdict(judged, noise),
     )
 
 

@@ -261,7 +261,13 @@ def _report(report: Report) -> dict[str, Any]:
     return {
         "rows": [_row(row) for row in (*report.rows, *report.totals)],
         "prompts": [
-            {"prompt": one.prompt, "arm": one.arm, **_speed(one.speed)} for one in report.prompts
+            {
+                "prompt": one.prompt,
+                "arm": one.arm,
+                **_speed(one.speed),
+                "drafted": one.drafted,
+            }
+            for one in report.prompts
         ],
         "undrafted": [dataclasses.asdict(one) for one in report.undrafted],
         "failures": list(report.failures),

@@ -275,7 +275,12 @@ def parse(document: object, name: str = "result") -> Stored:
         drafted_at=_drafted_at(top["runs"]),
         rows=tuple(_row(one) for one in report["rows"].items()),
         prompt_speeds=tuple(
-            PromptSpeed(one["prompt"].text(), one["arm"].text(), _speed(one))
+            PromptSpeed(
+                one["prompt"].text(),
+                one["arm"].text(),
+                _speed(one),
+                one["drafted"].flag() if one.has("drafted") else True,
+            )
             for one in report["prompts"].items()
         ),
         undrafted=tuple(_undrafted(one) for one in report["undrafted"].items()),

@@ -62,8 +62,9 @@ TIES = (
 
 
 DIFFERS = (
-    "Over HTTP a differing text is only that: whether it is a tie (two tokens so close that the "
-    "rounding of a batched pass decided) or a bug cannot be told; specctl verify can, in-process."
+    "A text that differs and was not decoded again is only that: whether it is a tie (two tokens "
+    "so close that the rounding of a batched pass decided) or a bug is not known. Over HTTP it "
+    "cannot be, nor after a stopped check; specctl verify tells it, in-process."
 )
 
 

@@ -18,6 +18,7 @@ from specctl.cli import bench_engine as servers
 from specctl.cli import bench_view as view
 from specctl.cli import options as opt
 from specctl.cli.fetching import demo_without_asking, resolved, say_tuned, say_unused_draft
+from specctl.cli.interrupt import on_endings
 from specctl.cli.render import err, out
 from specctl.demo import DEMO, DEMO_F16
 from specctl.errors import RemoteError, SpecctlError
@@ -296,7 +297,13 @@ def _run(plan: BenchPlan, files: Resolved) -> Outcome:
             elif isinstance(step, Checking):
                 view.checking(err(), step)
 
-        return driven(conduct(plan, files.model, files.draft, open_session), shown)
+        with on_endings(_stop):
+            return driven(conduct(plan, files.model, files.draft, open_session), shown)
+
+
+def _stop(_signal: int, _frame: object) -> None:
+    """As Ctrl-C: a shutdown and `timeout` keep what is complete, too."""
+    raise KeyboardInterrupt
 
 
 def _run_on_screen(plan: BenchPlan, files: Resolved) -> Outcome | None:

@@ -312,14 +312,20 @@ def arm(console: Console, row: Row | Shown, prompts: Sequence[PromptSpeed]) -> N
         shown = " ".join(f"{p * 100:.0f}" for p in positions[:POSITIONS])
         more = f" … p{len(positions)} {positions[-1] * 100:.0f}" * (len(positions) > POSITIONS)
         lines.append(f"accepted at position 1, 2, …: {shown}{more} %")
-    if len(prompts) > 1:
-        lines.append(f"best {_named(prompts[0])}, worst {_named(prompts[-1])}")
+    tried = [p for p in prompts if p.drafted]
+    if tried and len(prompts) > 1:
+        lines.append(f"best {_named(tried[0])}, worst {_named(prompts[-1])}")
     if prompts:
-        faster = [p for p in prompts if p.speed.verdict == "faster"]
+        faster = [p for p in tried if p.speed.verdict == "faster"]
         gains = [p for p in faster if (p.speed.speedup or 0) > NOTABLE]
         losses = [p for p in reversed(prompts) if p.speed.verdict == "slower"]
         lines.append(f"above {NOTABLE}×: {_list(gains, len(prompts))}")
         lines.append(f"slower than plain: {_list(losses, len(prompts))}")
+    if tried and len(tried) < len(prompts):
+        silent = [p for p in prompts if not p.drafted]
+        lines.append(
+            f"never drafted on {_list(silent, len(prompts))}: the machine's own difference"
+        )
     console.print(f"[bold]{escape(row.arm)}[/]")
     for line in lines:
         console.print(Padding(line, (0, 0, 0, 2), expand=False))

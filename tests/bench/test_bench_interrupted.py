@@ -54,6 +54,26 @@ def test_nothing_complete_is_an_interruption(tmp_path: Path) -> None:
         interrupted_after(1, tmp_path)
 
 
+def test_while_texts_are_checked_only_the_check_is_given_up(tmp_path: Path) -> None:
+    model = tmp_path / "fake.gguf"
+    model.write_bytes(b"GGUF")
+
+    def texts(_prompt: tuple[int, ...], types: tuple[str, ...]) -> tuple[int, ...]:
+        return tuple(range(100, 112)) if types == ("none",) else tuple(range(101, 113))
+
+    def rows(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    session = FakeSession(texts=texts, rows=rows)
+    what = plan(arm("ngram-simple"), prompts=2, repeats=1)
+    *_, outcome = conduct(what, model, None, lambda *_: session)
+    assert isinstance(outcome, Outcome)
+    assert outcome.interrupted
+    assert outcome.report.totals[0].identity.differs == 2
+    assert {one.index for one in outcome.identities.values()} == {0}
+    assert len(outcome.runs) == 4
+
+
 class Pressing:
     """Shows steps; Ctrl-C comes while it shows the run after so many."""
 

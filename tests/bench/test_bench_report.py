@@ -108,6 +108,36 @@ def test_one_run_has_no_spread_and_says_so() -> None:
     assert "With one run of each, ± is assumed: 10%" in " ".join(text.split())
 
 
+def test_one_run_is_not_faster_than_its_tokens_per_pass() -> None:
+    """Twice as fast with one token a pass: that was the machine."""
+    lucky = FakeSession({("ngram-simple",): Cost(k=3, accepted=0, t_v=0.005)})
+    once = report_of(lucky, plan(repeats=1)).totals[0].speed
+    assert once.speedup == pytest.approx(2.0)
+    assert once.verdict == "no difference shown"
+    assert (
+        report_of(FakeSession({("ngram-simple",): GOOD}), plan(repeats=1)).totals[0].speed.verdict
+        == "faster"
+    )
+
+
+def test_a_prompt_that_was_never_drafted_for_is_no_gain() -> None:
+    result = report_of(FakeSession({("ngram-simple",): GOOD}), plan(repeats=1))
+    drafted, other = result.of("ngram-simple")
+    lucky = dataclasses.replace(
+        other, speed=dataclasses.replace(other.speed, speedup=9.0), drafted=False
+    )
+    console = Console(width=100, record=True, file=io.StringIO())
+    bench_view.arm(console, result.totals[0], (lucky, drafted))
+    text = console.export_text()
+    assert f"best {drafted.prompt} 2.00×, worst {drafted.prompt} 2.00×" in text
+    assert f"above 1.3×: 1 of 2: {drafted.prompt}" in text
+    assert f"never drafted on 1 of 2: {other.prompt} 9.00×: the machine's own difference" in text
+    assert all(one.drafted for one in result.prompts)
+    silent = report_of(FakeSession({("ngram-simple",): SILENT}), plan(repeats=1))
+    assert not any(one.drafted for one in silent.prompts)
+    assert "best" not in text_of(silent)
+
+
 def test_long_drafts_and_chains_fit_the_page() -> None:
     chain = arm("ngram-simple", "ngram-mod", "draft-simple", k=64)
     long = Cost(k=64, accepted=9, t_v=0.05)
