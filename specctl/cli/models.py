@@ -134,7 +134,7 @@ def _verify(names: list[str]) -> None:
     if wrong:
         raise DamagedError(
             "damaged: " + ", ".join(entry.name for entry in wrong),
-            "specctl models remove NAME, then pull or import it again",
+            "specctl models remove NAME, then pull it again, or import it",
         )
 
 
