@@ -69,3 +69,9 @@ def parse_size(text: str) -> int:
     if size >= 1 << 63:
         raise UsageError(f"{text!r} is more than any machine has")
     return int(size)
+
+
+def a_or_an(noun: str) -> str:
+    """`a model`, `an encoder`, `an mtp head`: the last one is spelt out when it is read."""
+    spoken = noun.lower()
+    return f"an {noun}" if spoken.startswith(("a", "e", "i", "o", "u", "mtp")) else f"a {noun}"

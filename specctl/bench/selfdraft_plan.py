@@ -19,7 +19,7 @@ from specctl.hub.errors import DiskFullError
 from specctl.hub.split import part_paths
 from specctl.llama.quantise import QUANTS
 from specctl.settings import EngineSettings
-from specctl.units import GIB, MIB, format_bytes
+from specctl.units import GIB, MIB, a_or_an, format_bytes
 
 DEFAULT_QUANTS = ("Q2_K", "Q3_K_S")
 KS = (1, 2, 3, 4, 6, 8)  # draft lengths whose cycles are measured; all up to the last are judged
@@ -87,7 +87,7 @@ def prepare(plan: DraftPlan) -> Prepared:
     """
     facts = read_facts(str(plan.target))
     if facts.kind != "model":
-        raise UsageError(f"{plan.target.name} is no language model but a {facts.kind}")
+        raise UsageError(f"{plan.target.name} is no language model but {a_or_an(facts.kind)}")
     if facts.missing:
         raise ModelError(
             f"{plan.target} is incomplete: by its header {format_bytes(facts.missing)} are missing",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from specctl.cli.render import err
+from specctl.errors import UsageError
 from specctl.hub import drafts
 from specctl.settings import SpecSettings
 
@@ -21,7 +22,10 @@ def check_types(spec: SpecSettings) -> None:
 
     types = [one for one in spec.types if one != drafts.ALIAS]
     if types:
-        registry.check_types(dataclasses.replace(spec, types=tuple(types)))
+        try:
+            registry.check_types(dataclasses.replace(spec, types=tuple(types)))
+        except UsageError as error:
+            raise UsageError(error.message, f"{error.hint}, {drafts.ALIAS}") from error
 
 
 def settle(

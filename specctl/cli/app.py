@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from specctl import __version__, paths
 from specctl.cli.defaults import Defaults
@@ -165,6 +166,22 @@ def _make_output_safe() -> None:
             stream.reconfigure(errors="replace")
 
 
+class _Command(TyperCommand):
+    """Says which value of an option is none, in our words."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As typer does. Raises BadParameter with the value in it."""
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            found: list[Any] = getattr(error.__cause__, "errors", list)()  # pydantic's
+            kind = str(found[0].get("type")) if found else ""
+            words = {"int": "a whole number", "float": "a number"}.get(kind.partition("_")[0])
+            if words is not None:
+                error.message = f"{found[0].get('input')!r:.60} is not {words}"
+            raise
+
+
 def _build(asked: str | None, debug: bool) -> typer.Typer:
     app = typer.Typer(
         no_args_is_help=True,
@@ -182,6 +199,7 @@ def _build(asked: str | None, debug: bool) -> typer.Typer:
             short_help=summary,
             epilog=_about_defaults(name) if name == asked else None,
             context_settings=getattr(function, "context_settings", None),
+            cls=_Command,
         )(function)
     return app
 

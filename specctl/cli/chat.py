@@ -116,6 +116,8 @@ def chat(
     # fmt: on
     if max_tokens < 1:
         raise UsageError(f"--max-tokens {max_tokens} is below 1")
+    if not all(stop or ()):
+        raise UsageError("--stop '' would stop every answer at once", "name a text")
     thinking = o.thinking(think)
     gbnf, grammar_notes = o.grammar(grammar, json_schema)
     look = Look(no_color=no_color, json=json)

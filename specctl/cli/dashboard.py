@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from specctl import __version__
+from specctl.bench.results import check_writable
 from specctl.cli import options as o
 from specctl.cli import screen
 from specctl.cli.render import err, out
@@ -55,6 +56,7 @@ def dashboard(
         desk.machine()  # what cannot be meant is said before anything is shown
     home = Home(title=__version__)
     if svg is not None:
+        check_writable(svg)
         _picture(desk, home, svg, picture_size(size), theme)
         return
     reason = screen.why_not()
@@ -89,6 +91,7 @@ def _picture(
     from specctl.tui.home_picture import picture
 
     write_whole(path, picture(desk, home, size, theme, screen.ascii_only()))
+    err().print(f"saved as {path}", style="dim", markup=False, soft_wrap=True)
 
 
 def _shown(desk: LocalDesk, home: Home, theme: str | None) -> Action | None:

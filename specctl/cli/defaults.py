@@ -88,7 +88,7 @@ def read(
 def _tables(file: Path, commands: tuple[str, ...]) -> dict[str, dict[str, object]]:
     try:
         text = file.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # HOME=/dev/null: there can be none
         return {}
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error.strerror}") from error

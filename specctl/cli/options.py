@@ -238,6 +238,8 @@ def _notes(text: str, ignored: tuple[str, ...] = ()) -> tuple[str, ...]:
 
 def _read(file: Path, flag: str, hint: str | None = None) -> str:
     path = expanded(str(file))
+    if path == Path():
+        raise UsageError(f"{flag} '' names no file", hint)
     try:
         return path.read_text(encoding="utf-8-sig")  # Windows' editors may begin with a mark
     except UnicodeDecodeError as error:

@@ -73,7 +73,7 @@ def summary(totals: Totals, finished: Finished, n_ctx: int) -> str:
             f"coverage {percent(totals.coverage)}",
             _standing(totals),
         ]
-    held = finished.prompt_tokens + finished.emitted_tokens
+    held = min(finished.prompt_tokens + finished.emitted_tokens, n_ctx)  # the last is not decoded
     parts.append(f"context {held}/{n_ctx}")
     if finished.reason not in ("eog", "stop"):
         parts.append(

@@ -79,7 +79,7 @@ class Session:
         if self.n_ctx != asked:
             self._note(f"context of {asked} tokens rounded up to {self.n_ctx}")
         trained = self.model.n_ctx_train
-        if self.n_ctx > max(trained, asked if asked <= trained else 0):
+        if trained > 0 and self.n_ctx > max(trained, asked if asked <= trained else 0):
             self._note(f"the model was trained for {trained} tokens of context, not {self.n_ctx}")
 
     def _add(self, spec: SpecSettings) -> None:

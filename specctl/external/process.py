@@ -288,7 +288,7 @@ def first_request(line: Line, seen: Seen, server: Server, told: str) -> Remark:
     if drafts:
         return Remark(
             f"speculation is on ({told}): in a first request {accepted} of {drafted} drafted "
-            f"tokens stood, in {drafts} drafts"
+            f"tokens stood, in {drafts} draft{'s' * (drafts != 1)}"
         )
     return Remark(
         f"nothing was drafted in a first request of {FIRST_TOKENS} tokens ({told}): look-ups need "

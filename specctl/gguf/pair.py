@@ -8,6 +8,7 @@ from typing import Literal
 from specctl.enginefacts import ASSISTANT, ASSISTANT_TARGET, EngineFacts
 from specctl.gguf import arches, layerpair
 from specctl.gguf.facts import ModelFacts
+from specctl.units import a_or_an
 from specctl.vocabulary import FIRST_CHECKED_ID, Vocabulary, first_difference
 
 Level = Literal["no", "warning", "note"]
@@ -56,7 +57,7 @@ def check_pair(
     ]
     method = _METHODS.get(draft.kind, "none")
     if method == "none":
-        findings.append(Finding("no", f"the draft is {_a(draft.kind)}: it drafts no tokens"))
+        findings.append(Finding("no", f"the draft is {a_or_an(draft.kind)}: it drafts no tokens"))
     elif draft.kind == "model":
         findings += [*_vocabularies(target, draft), *_cost(target, draft), *_context(target, draft)]
         findings += _memory_of_draft(draft)
@@ -74,10 +75,6 @@ def check_pair(
     return PairCheck(
         verdict, method, tuple(sorted(findings, key=lambda finding: order.index(finding.level)))
     )
-
-
-def _a(kind: str) -> str:
-    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
 
 
 def _usable(model: ModelFacts, who: str, engine: EngineFacts | None) -> list[Finding]:
@@ -113,7 +110,7 @@ def _usable(model: ModelFacts, who: str, engine: EngineFacts | None) -> list[Fin
 def _role(target: ModelFacts) -> list[Finding]:
     if target.kind == "model":
         return []
-    return [Finding("no", f"the target is {_a(target.kind)}, not a model that generates text")]
+    return [Finding("no", f"the target is {a_or_an(target.kind)}, not a model that generates text")]
 
 
 def _vocabularies(target: ModelFacts, draft: ModelFacts) -> list[Finding]:

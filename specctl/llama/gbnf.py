@@ -48,6 +48,8 @@ def check(gbnf: str) -> None:
     """
     if not gbnf.strip():
         raise GrammarError("the grammar is empty", _HINT)
+    if re.search(r"[\ud800-\udfff]", gbnf):
+        raise GrammarError("the grammar has half of a surrogate pair in it, which is no character")
     if "\0" in gbnf:
         raise GrammarError("the grammar has a NUL character in it")
     if len(gbnf.encode("utf-8", "replace")) > MAX_BYTES:
@@ -67,6 +69,12 @@ def check(gbnf: str) -> None:
 def names_tokens(gbnf: str) -> bool:
     """Does it speak of tokens (`<|im_end|>`, `<[42]>`), not only of characters?"""
     return any(match["token"] for match in _PARTS.finditer(gbnf))
+
+
+def named_tokens(gbnf: str) -> tuple[str, ...]:
+    """The tokens that it names by their text, as `<|im_end|>`."""
+    found = (match["token"].lstrip("!") for match in _PARTS.finditer(gbnf) if match["token"])
+    return tuple(dict.fromkeys(one for one in found if not one.startswith("<[")))
 
 
 def slow(gbnf: str) -> str:

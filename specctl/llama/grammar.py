@@ -26,6 +26,13 @@ _ROOT = b"root"
 _SECOND = {0xE0: (0xA0, 0xBF), 0xED: (0x80, 0x9F), 0xF0: (0x90, 0xBF), 0xF4: (0x80, 0x8F)}
 
 
+def _no_token(which: str = "") -> GrammarError:
+    return GrammarError(
+        f"the grammar names a token that is none, or more than one, of this model{which}",
+        "`<text>` in a grammar is one token; characters go between quotes",
+    )
+
+
 class Grammar:
     """Follows the answer token by token. `clone` goes its own way; each is closed.
 
@@ -42,15 +49,15 @@ class Grammar:
         text_of.check(gbnf)
         self._lib = lib = library()
         self._model = model
+        for name in text_of.named_tokens(gbnf):  # llama.cpp would print the whole grammar
+            if len(model.tokenize(name, special=True, add_special=False)) != 1:
+                raise _no_token(f": {name[:60]}")
         self._never = None if text_of.names_tokens(gbnf) else model.unwritable
         self._second: tuple[int, int] | None = None  # bytes that may come next, where few may
         vocab = lib.llama_model_get_vocab(model.handle)
         self._handle: Any = lib.llama_sampler_init_grammar(vocab, gbnf.encode(), _ROOT)
         if not self._handle:
-            raise GrammarError(
-                "the grammar names a token that is none, or more than one, of this model",
-                "`<text>` in a grammar is one token; characters go between quotes",
-            )
+            raise _no_token()
 
     def allowed(self, ids: Ids) -> NDArray[np.bool_]:
         """For each of the tokens `ids` [n]: may it come next? Cost grows with n."""

@@ -15,6 +15,8 @@ from typing import Any
 from specctl.errors import GrammarError
 from specctl.llama.api import library
 
+MANY_OPTIONAL = 200  # properties of one object: the converter goes a step deeper for each
+_LONE = re.compile(r"[\ud800-\udfff]")
 MOST_COUNT = 10_000  # of what a schema repeats: the converter writes each one out
 _TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 _FORMATS = re.compile(r"uuid[1-5]?|date|time|date-time")
@@ -47,11 +49,29 @@ def from_schema(text: str) -> tuple[str, tuple[str, ...]]:
         raise GrammarError(f"the JSON schema is no JSON: {said}") from error
     if not isinstance(schema, dict):
         raise GrammarError(f"a JSON schema is an object, not {text.strip()[:40]}", "any object: {}")
+    reader = _Reader(schema)
     try:
-        passed_over = _Reader(schema).read()
+        _check_characters(schema)
+        passed_over = reader.read()
         return _converted(json.dumps(_unrooted(schema))), passed_over
     except RecursionError as error:
+        optional, at = reader.widest
+        if optional > MANY_OPTIONAL:
+            raise _wrong(
+                at,
+                f"{optional} are too many optional properties",
+                "list in `required` those that are always there",
+            ) from error
         raise GrammarError("the JSON schema nests too deep") from error
+
+
+def _check_characters(schema: Schema) -> None:
+    if _LONE.search(json.dumps(schema, ensure_ascii=False)):
+        raise GrammarError(
+            "the JSON schema holds half of a surrogate pair (\\ud800 … \\udfff), which is no "
+            "character and has no UTF-8",
+            "write the character itself, or both halves",
+        )
 
 
 def _unrooted(schema: Schema) -> Schema:
@@ -83,6 +103,7 @@ class _Reader:
         self._passed_over: set[str] = set()
         self._names: dict[str, str] = {}  # last word of a reference → the reference
         self._followed: set[str] = set()
+        self.widest = (0, "")  # most optional properties of one object, and where
 
     def read(self) -> tuple[str, ...]:
         """The keywords that nobody enforces."""
@@ -126,6 +147,8 @@ class _Reader:
         properties = part.get("properties", {})
         if not isinstance(properties, dict):
             raise _wrong(f"{at}/properties", f"{_short(properties)} is no object of schemas")
+        optional = len(properties.keys() - set(part.get("required", ())))
+        self.widest = max(self.widest, (optional, f"{at}/properties"))
         for name, one in properties.items():
             self._part(one, f"{at}/properties/{name}")
         more = part.get("additionalProperties")
@@ -145,6 +168,11 @@ class _Reader:
 
     def _reference(self, ref: object, at: str) -> None:
         """Follow it once; a definition may contain itself, but not be itself."""
+        if ref == "#":
+            raise _wrong(
+                f"{at}/$ref", '"#" is the schema itself: a recursive root is not supported',
+                "put it into $defs, and refer to it there from both places",
+            )  # fmt: skip
         if not isinstance(ref, str) or not ref.startswith("#/"):
             raise _wrong(f"{at}/$ref", f"{_short(ref)} leaves the schema", "only #/… is followed")
         if self._names.setdefault(ref.rsplit("/", 1)[-1], ref) != ref:

@@ -10,9 +10,15 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from terminal import Terminal
+
+from specctl.cli.stream import summary
+from specctl.engine.session import Session
+from specctl.events import Finished
+from specctl.metrics import Totals
 
 pytestmark = [pytest.mark.native, pytest.mark.skipif(sys.platform == "win32", reason="no pty")]
 
@@ -30,6 +36,20 @@ def run(*arguments: str, text: str = "", **environ: str) -> subprocess.Completed
         timeout=120,
         check=False,
     )
+
+
+def test_a_full_context_is_not_more_than_full() -> None:
+    finished = Finished("context", prompt_tokens=4000, emitted_tokens=97, seconds=1.0)
+    assert "context 4096/4096 · context full" in summary(Totals(), finished, 4096)
+
+
+@pytest.mark.parametrize(("trained", "said"), [(-1, []), (0, []), (256, ["256"])])
+def test_a_training_length_that_is_not_known_is_no_note(trained: int, said: list[str]) -> None:
+    notes: list[str] = []
+    model = SimpleNamespace(n_ctx_train=trained)
+    session = SimpleNamespace(n_ctx=512, model=model, _note=notes.append)
+    Session._note_context(session, 512)  # type: ignore[arg-type]
+    assert [re.findall(r"trained for (\S+) tokens", note)[0] for note in notes] == said
 
 
 def test_one_question_one_answer(tiny_models: Mapping[str, Path]) -> None:

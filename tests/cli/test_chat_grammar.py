@@ -52,3 +52,25 @@ def test_what_is_not_enforced_is_said(specctl, tiny_models) -> None:
     assert code == 0, err
     assert "of the JSON schema, not enforced: minimum" in err
     assert out.strip().lstrip("-").isdigit()
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--grammar", ""), "--grammar '' names no file"),
+        (("--json-schema", ""), "--json-schema '' names no file"),
+        (("--stop", ""), "--stop '' would stop every answer at once"),
+        (("--k", "abc"), "Invalid value for '--k': 'abc' is not a whole number"),
+        (("--ctx", "1.5"), "Invalid value for '--ctx': '1.5' is not a whole number"),
+        (("--top-p", "x"), "Invalid value for '--top-p': 'x' is not a number"),
+        (("-s", "nonsense"), "auto, draft-self"),
+        (("--k", "4", "-s", "draft-self,nonsense"), "'nonsense' is not a spec type"),
+    ],
+)
+def test_values_that_cannot_be_meant_are_named_before_anything_is_opened(
+    specctl, flags, words, monkeypatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    code, _, err = specctl("chat", "-m", "none.gguf", "-p", "hi", *flags)
+    assert code == 2
+    assert words in " ".join(err.split())

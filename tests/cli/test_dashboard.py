@@ -53,6 +53,24 @@ def run(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
 # ---------------------------------------------------------------- as text, as a picture
 
 
+def test_a_config_path_that_cannot_exist_is_no_config(home: Path) -> None:
+    done = run("--once", *CARD, COLUMNS="100", SPECCTL_CONFIG="/dev/null/x/config.toml")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_picture_says_where_it_is_or_why_not(home: Path, tmp_path: Path) -> None:
+    file = tmp_path / "nowhere" / "x.svg"
+    done = run("--svg", str(file), *CARD)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"cannot write {file}: no folder" in done.stderr
+    assert not file.parent.exists()
+    file.parent.mkdir()
+    done = run("--svg", str(file), *CARD)
+    assert done.returncode == 0
+    assert done.stderr == f"saved as {file}\n"
+    assert file.read_text().startswith("<svg")
+
+
 @pytest.mark.parametrize("flags", [(), ("--once",)])
 def test_where_there_is_no_terminal_it_is_text(home: Path, flags: tuple[str, ...]) -> None:
     done = run(*flags, *CARD, COLUMNS="100")
@@ -83,7 +101,7 @@ def test_a_new_machine_is_told_what_to_do(tmp_path: Path, monkeypatch: pytest.Mo
 def test_the_picture_holds_the_screen_and_no_folder_of_this_machine(home: Path) -> None:
     path = home / "home.svg"
     done = run("--svg", str(path), "--size", "160x45", *CARD)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", f"saved as {path}\n")
     svg = path.read_text(encoding="utf-8").replace("&#160;", " ")
     assert "recommended for it" in svg
     assert "1.43×" in svg

@@ -87,6 +87,15 @@ def test_it_starts_speculates_and_is_gone(start, line):
     assert gone(server.pid)
 
 
+@pytest.mark.parametrize(("drafts", "words"), [(1, "in 1 draft"), (2, "in 2 drafts")])
+def test_drafts_are_counted_in_words(start, line, monkeypatch, drafts, words):
+    monkeypatch.setattr("specctl.external.process._moved", lambda *_: (drafts, 12, 6))
+    with start() as server:
+        wait_ready(server, line, 20)
+        (said,) = check_speculation(line, open_server(line, probing=False)[0], server)
+    assert said.text.endswith(words)
+
+
 def test_it_is_off(start, line):
     with start("--fake", "off") as server:
         wait_ready(server, line, 20)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specctl.errors import UsageError
-from specctl.units import GIB, KIB, MIB, format_bytes, format_seconds, parse_size
+from specctl.units import GIB, KIB, MIB, a_or_an, format_bytes, format_seconds, parse_size
 
 
 @pytest.mark.parametrize(
@@ -101,3 +101,16 @@ def test_more_than_any_machine_has(text):
 def test_any_text_is_a_size_or_a_usage_error(text):
     with contextlib.suppress(UsageError):
         assert parse_size(text) >= 0
+
+
+@pytest.mark.parametrize(
+    ("noun", "said"),
+    [
+        ("encoder", "an encoder"),
+        ("eagle3", "an eagle3"),
+        ("mtp head", "an mtp head"),
+        ("dspark", "a dspark"),
+    ],
+)
+def test_an_article_before_a_kind_of_file(noun: str, said: str) -> None:
+    assert a_or_an(noun) == said

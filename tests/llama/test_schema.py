@@ -113,6 +113,15 @@ def test_a_definition_may_contain_itself() -> None:
         ({"type": "nonsense"}, 'at #/type: "nonsense" is no type'),
         ({"anyOf": [{"type": "string"}, {"type": ["x"]}]}, 'at #/anyOf/1/type: "x" is no type'),
         ({"$ref": "https://example.com/a"}, '"https://example.com/a" leaves the schema'),
+        (
+            {"type": "object", "properties": {"a": {"$ref": "#"}}},
+            "at #/properties/a/$ref: \"#\" is the schema itself: a recursive root is not supported",
+        ),
+        ({"enum": ["\ud800"]}, "holds half of a surrogate pair (\\ud800 … \\udfff)"),
+        (
+            {"properties": {f"p{n}": {"type": "null"} for n in range(2000)}},
+            "at #/properties: 2000 are too many optional properties",
+        ),
         ({"$ref": "#/$defs/none"}, "leads nowhere: there is no '$defs'"),
         ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}, "leads round in a circle"),
         (
@@ -154,6 +163,25 @@ def test_a_schema_that_cannot_be_a_grammar_is_refused_with_its_place(
 def test_what_is_no_json_is_said_to_be_none(text: str, said: str) -> None:
     with pytest.raises(GrammarError, match=said):
         from_schema(text)
+
+
+def test_both_halves_of_a_pair_are_a_character(model: Model) -> None:
+    text, _ = from_schema('{"enum": ["\\ud83d\\ude00"]}')
+    Grammar(model, text).close()
+
+
+def test_a_token_that_is_none_is_said_without_the_parsers_own_words(
+    model: Model, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(GrammarError, match=r"of this model: <no such token>$"):
+        Grammar(model, "root ::= <no such token> | <|im_end|>")
+    Grammar(model, "root ::= !<|im_end|> [a-z]").close()
+    assert capfd.readouterr().err == ""
+
+
+def test_half_a_pair_in_a_grammar_is_refused() -> None:
+    with pytest.raises(GrammarError, match="half of a surrogate pair"):
+        gbnf.check('root ::= "\ud800"')
 
 
 def test_a_schema_too_deep_for_the_parser_is_refused() -> None:
