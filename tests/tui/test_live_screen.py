@@ -394,6 +394,28 @@ def test_a_long_answer_to_a_command_is_a_page_that_esc_closes(tmp_path):
     on_stage(Talkative(), play, tmp_path, size=(80, 24))
 
 
+def test_a_page_waits_for_what_is_being_typed(tmp_path):
+    class Talkative(ScriptedDesk):
+        def _command(self, line):
+            for number in range(8):
+                yield Note(f"line {number} of {line}")
+
+    async def play(stage: Stage) -> None:
+        await stage.pilot.press(*"hi", "enter")
+        await stage.until(lambda: stage.screen.live.phase == "writing")
+        await stage.pilot.press(*"/stats", "enter", *"quick")
+        desk.go.set()
+        await stage.settle()
+        assert stage.pilot.app.screen is stage.screen
+        assert stage.screen.query_one(PromptInput).text == "quick"
+        stage.screen.query_one(PromptInput).clear()
+        await stage.settle()
+        assert isinstance(stage.pilot.app.screen, HelpScreen)
+
+    desk = Talkative(ANSWER, hold=True)
+    on_stage(desk, play, tmp_path, size=(80, 24))
+
+
 @pytest.mark.parametrize("key", ["f1", "f3"])
 def test_toasts_go_when_a_dialog_opens(tmp_path, key):
     async def play(stage: Stage) -> None:

@@ -101,6 +101,7 @@ class LiveScreen(DashboardScreen):
         self._drawn = (-1, False)
         self._pace = Pace()
         self._commanded = ""  # the command whose answer is to come
+        self._page: HelpScreen | None = None  # the answer to a command, not opened yet
         self._phase = self.live.phase  # as drawn
 
     def compose(self) -> ComposeResult:
@@ -141,6 +142,7 @@ class LiveScreen(DashboardScreen):
         if answers and self._commanded:
             self._answered(self._commanded, answers)
             self._commanded = ""
+        self._open_page()
         if self.live.phase == "failed":
             self.app.exit()
             return
@@ -155,8 +157,16 @@ class LiveScreen(DashboardScreen):
         if len(lines) <= SHORT:
             self.notify("\n".join(lines), timeout=READING, markup=False)
             return
+        self._page = HelpScreen("\n".join(lines), command)
+        self._open_page()
+
+    def _open_page(self) -> None:
+        """Not over what is being typed or read: a command may answer long after it was given."""
+        if self._page is None or not self.is_current or self.query_one(PromptInput).text:
+            return
+        page, self._page = self._page, None
         self.clear_toasts()
-        self.app.push_screen(HelpScreen("\n".join(lines), command))
+        self.app.push_screen(page)
 
     def _show(self) -> None:
         state = (self.live.version, self._desk.recording)
