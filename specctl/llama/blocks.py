@@ -9,18 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specctl.enginefacts import BLOCK_MOST
+from specctl.enginefacts import BLOCK_MOST, BLOCK_USUAL, room_for_chain
 from specctl.llama.header import Header
 
 _SIZE, _CAUSAL = "dflash.block_size", "dflash.attention.causal"
 _ANCHOR, _STREAMS = "dflash.sample_from_anchor", "dflash.hyper_connection.count"
 _MASK = "tokenizer.ggml.mask_token_id"
-_USUAL = 16  # llama.cpp's, where a DFlash file does not say
-# llama.cpp gives a graph max(1024, 8 for each tensor) nodes, and aborts where it has more. Counted
-# in its source: what a pass takes besides its layers, each layer, each position of a Markov chain,
-# with a vocabulary of its own, with confidences. (One layer with confidences: 64 ran, 80 aborted.)
-_NODES, _NODES_A_TENSOR = 1024, 8
-_OTHER_NODES, _LAYER_NODES, _CHAIN_NODES, _MAPPED_NODES, _SURE_NODES = 64, 60, 7, 5, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +40,7 @@ class Block:
 def read(file: Header, kind: str) -> Block:
     """Of a file of this kind; -1 for a mask that it does not name."""
     spark = kind == "dspark"
-    size = file.number(_SIZE) if spark or file.has_key(_SIZE) else _USUAL
+    size = file.number(_SIZE) if spark or file.has_key(_SIZE) else BLOCK_USUAL
     return Block(
         size=size,
         mask=file.number(_MASK) if file.has_key(_MASK) else -1,
@@ -67,11 +61,10 @@ def wrong(file: Header, kind: str, block: Block) -> str:
         return f"its blocks are {block.size} tokens long (block_size), which leaves none to guess"
     if block.size > BLOCK_MOST:
         return f"its blocks are {block.size} tokens long, and at most {BLOCK_MOST} are run here"
-    if kind == "dspark":
-        chain = _CHAIN_NODES + _MAPPED_NODES * file.has("d2t") + _SURE_NODES * block.confident
-        nodes = _OTHER_NODES + _LAYER_NODES * layers + chain * block.size
-        if nodes > max(_NODES, _NODES_A_TENSOR * file.n_tensors):
-            return f"llama.cpp has no room for a chain over blocks of {block.size} tokens"
+    if kind == "dspark" and not room_for_chain(
+        block.size, layers, file.n_tensors, mapped=file.has("d2t"), confident=block.confident
+    ):
+        return f"llama.cpp has no room for a chain over blocks of {block.size} tokens"
     if block.mask < 0:
         return "it does not name its mask token (tokenizer.ggml.mask_token_id)"
     if block.mask >= file.vocabulary():
