@@ -209,7 +209,11 @@ class Started:
             port=port,
             extra=(*_sizes(spec), *_placement(self._settings, self._at_once)),
         )
-        wish = make_wish("llama-server", str(self._model), options, self._catalog)
+        try:
+            wish = make_wish("llama-server", str(self._model), options, self._catalog)
+        except UsageError as error:  # a flag of `engine run` that this command does not have
+            hint = (error.hint or "").replace("; --nearest takes it", ": name it with --spec-type")
+            raise UsageError(error.message, hint or None) from error
         return find_program(llama_server.build(wish), self._binary)
 
     @contextlib.contextmanager

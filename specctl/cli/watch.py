@@ -82,7 +82,7 @@ def watch(
         raise UsageError("--once records nothing", "without --once, --record FILE keeps records")
     if as_json and export == "-":
         raise UsageError("--json and --prometheus - are two outputs", "name one of them")
-    line = Line(address(url), api_key, timeout)
+    line = Line(address(url), api_key, timeout, "--timeout SECONDS")
     plan = Plan(interval, 1 / baseline if baseline else None, probing)
     try:
         seen, reading = open_server(line, probing)

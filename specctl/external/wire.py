@@ -112,14 +112,18 @@ def address(text: str) -> Address:
 class Line:
     """A client for one server. The key goes to that server only: redirects are not followed.
 
-    Proxy variables are honoured but for addresses of this machine.
+    Proxy variables are honoured but for addresses of this machine. `flag` is the command's option
+    for more time, where it has one: a late answer's error names it.
     """
 
-    def __init__(self, where: Address, key: str | None = None, timeout: float = TIMEOUT) -> None:
+    def __init__(
+        self, where: Address, key: str | None = None, timeout: float = TIMEOUT, flag: str = ""
+    ) -> None:
         import httpx2
 
         self.where = where
         self._timeout = timeout
+        self._flag = f": {flag}" if flag else ""
         headers = {"Accept-Encoding": "identity", "User-Agent": "specctl-watch"}
         if key:
             if not key.isascii() or not key.isprintable():
@@ -256,7 +260,7 @@ class Line:
     def _slow(self, path: str, seconds: float) -> GoneError:
         return GoneError(
             f"{self.where.shown}{path} did not answer within {format_seconds(seconds)}",
-            "a busy or loading server may need longer: --timeout SECONDS",
+            f"a busy or loading server may need longer{self._flag}",
         )
 
     def _gone(self, error: Exception) -> GoneError:

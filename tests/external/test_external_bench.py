@@ -390,3 +390,8 @@ def test_methods_that_llama_server_lacks(
     code, _, err = bench(*common, "-s", "draft-simple")
     assert code == 2
     assert "--draft" in err
+    code, _, err = bench(*common, "-s", "ngram-suffix")
+    assert code == 2
+    assert "no ngram-suffix in llama-server" in err
+    assert ": name it with --spec-type" in err
+    assert "--nearest" not in err  # of engine run, not of bench

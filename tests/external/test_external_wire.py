@@ -86,11 +86,20 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
 def test_a_server_that_drips_is_given_up_in_time(start: bytes, drop: bytes) -> None:
     with dripping(start, drop) as url, contextlib.closing(Line(address(url), None, 0.5)) as line:
         begin = time.monotonic()
-        with pytest.raises(GoneError, match="did not answer within 500 ms"):
+        with pytest.raises(GoneError, match="did not answer within 500 ms") as caught:
             line.get("/metrics")
         assert 0.4 < time.monotonic() - begin < 2
+        assert "--" not in str(caught.value.hint)  # whether the command has a flag, it must say
         with pytest.raises(GoneError, match="did not answer within 300 ms"):  # a new connection
             line.post("/v1/chat/completions", {}, 0.3)
+
+
+def test_a_late_answer_names_the_flag_of_its_command() -> None:
+    with dripping(HEAD, b"X-Again: 1\r\n") as url:
+        line = Line(address(url), None, 0.2, "--timeout SECONDS")
+        with contextlib.closing(line), pytest.raises(GoneError) as caught:
+            line.get("/metrics")
+    assert str(caught.value.hint).endswith("may need longer: --timeout SECONDS")
 
 
 def test_a_stream_whose_headers_drip_is_given_up() -> None:
