@@ -93,7 +93,9 @@ class LocalDesk:
 
         files = pull.files_of([name])
         steps = pull.with_twins(pull_files(files, hub_from_environment(), pull.DEFAULT), files)
-        end = Pulled(f"{name}: stopped; what was fetched is kept, a pull goes on there")
+        end = Pulled(
+            f"{name}: stopped; what was fetched is kept: specctl pull {name} goes on there"
+        )
         with contextlib.closing(steps):
             for step in steps:
                 if isinstance(step, progress.Done):
