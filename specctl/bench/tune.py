@@ -337,7 +337,8 @@ def choose(standings: Sequence[Standing]) -> Choice:
 
 def against_plain(found: Speed) -> Verdict:
     """The verdict that chooses: as `bench/report.py`'s, but ±45 % at least without repeats."""
-    if not found.band_is_assumed or found.speedup is None:
+    shown = found.verdict != "no difference shown"  # else more noise cannot show one
+    if not shown or not found.band_is_assumed or found.speedup is None:
         return found.verdict
     return verdict(found.speedup, max(found.noise, ONE_LOOK))
 

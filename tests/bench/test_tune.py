@@ -87,6 +87,16 @@ def test_one_look_that_is_noisier_than_that_must_be_beyond_its_noise(tmp_path: P
     assert "only beyond ±50%" in choice.reasons[0]
 
 
+def test_one_look_beyond_its_tokens_per_pass_chooses_nothing(tmp_path: Path) -> None:
+    """The report has found no difference in it, however fast the machine was just then."""
+    answer, _ = search(tmp_path, Machine({"ngram-suffix": times(1.5)}))
+    row = next(s for s in answer.standings if s.name == "ngram-suffix")
+    lucky = replace(row.speed, speedup=1.8, noise=0.1, repeats=1, verdict="no difference shown")
+    assert choose([replace(row, speed=lucky)]).winner is None
+    faster = replace(lucky, verdict="faster")
+    assert choose([replace(row, speed=faster)]).winner is not None
+
+
 @pytest.mark.parametrize(("speedup", "kept"), [(1.2, None), (1.6, "ngram-suffix")])
 def test_a_search_without_time_for_repeats_says_so(
     tmp_path: Path, speedup: float, kept: str | None
